@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::blobs::Blobs;
+use super::blobs::{Blobs, remove_all_copies};
 use super::service::{PUBLICATION_TIME, remove_orphans};
 use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
@@ -36,9 +36,6 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let blobs = Blobs::open(&parts.packages, Some(&id))
         .await
         .context("cannot open the store of packages")?;
-    let removed = remove_orphans(&ctx.store, &blobs)
-        .await
-        .context("cannot remove packages")?;
     let forgotten = ctx.store.registry_fills_forget().await;
     forgotten.context("cannot forget failures to fetch modules")?;
     let begun = ctx.clock.now() - PUBLICATION_TIME;
@@ -46,6 +43,10 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
         .sweep_staged(begun)
         .await
         .context("cannot remove packages that did not arrive")?;
+    // Last, because the store may be away.
+    let removed = remove_orphans(&ctx.store, &blobs)
+        .await
+        .context("cannot remove packages")?;
     Ok(TickResult::repaired(removed + swept))
 }
 
@@ -53,9 +54,10 @@ async fn remove_copies(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let Some(parts) = &ctx.server.registry else {
         return Ok(TickResult::default());
     };
-    // Without an object store there are no copies.
     if parts.packages.remote.is_none() {
-        return Ok(TickResult::default());
+        let removed = remove_all_copies(&parts.packages.dir).await;
+        let removed = removed.context("cannot remove the copies of an earlier object store")?;
+        return Ok(TickResult::repaired(removed));
     }
     let Some(id) = ctx.store.registry_store_id().await? else {
         bail!("the database has no registry any more");

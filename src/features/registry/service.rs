@@ -22,8 +22,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::{
-    DeploymentName, LogId, RecordChange, RecordMaker, RecordNotice, RecordTime, TakedownKind,
-    UnsignedRecord, VersionContent,
+    DeploymentName, LogId, PackageFile, RecordChange, RecordMaker, RecordNotice, RecordTime,
+    TakedownKind, UnsignedRecord, VersionContent,
 };
 use lockkeeper_registry::signed_note::{NoteVerifier, sign_note};
 use lockkeeper_registry::states::{BaseLocation, RecordEffect, VersionState};
@@ -125,9 +125,9 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// Returns true if the store of packages does not answer at this moment, so that the same request can work later.
+    /// Returns true if the store of packages cannot be used at this moment, so that the same request can work later.
     pub fn is_store_away(&self) -> bool {
-        matches!(self, Self::Blobs(error) if error.is_away())
+        matches!(self, Self::Blobs(error) if error.is_unusable())
     }
 }
 
@@ -196,8 +196,20 @@ impl From<TlogError> for RegistryError {
 }
 
 impl Registry {
-    /// Opens the registry. The first time, this makes the signing key of the deployment.
+    /// Opens the registry, and checks its store of packages. The first time, this makes the signing key of the deployment.
     pub async fn open(
+        store: Store,
+        keys: Option<Arc<Keyring>>,
+        name: DeploymentName,
+        packages: impl Into<PackagePlace>,
+    ) -> Result<Self, RegistryError> {
+        let registry = Self::reopen(store, keys, name, packages).await?;
+        registry.blobs.check_at_start().await?;
+        Ok(registry)
+    }
+
+    /// Opens the registry of a server that has checked it when it started.
+    pub(super) async fn reopen(
         store: Store,
         keys: Option<Arc<Keyring>>,
         name: DeploymentName,
@@ -614,7 +626,16 @@ impl Registry {
         &self,
         digest: &Sha256Digest,
     ) -> Result<Option<PackageReader>, RegistryError> {
-        Ok(self.blobs.open_package(digest).await?)
+        Ok(self.blobs.open_package(digest, None).await?)
+    }
+
+    /// Opens a package of a version that is here. `None`: the store has none with this digest.
+    pub(super) async fn package_file(
+        &self,
+        file: &PackageFile,
+    ) -> Result<Option<PackageReader>, RegistryError> {
+        let package = self.blobs.open_package(&file.digest, Some(file.size));
+        Ok(package.await?)
     }
 
     /// Removes packages that no version refers to and that are due. Returns their number.

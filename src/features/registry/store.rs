@@ -515,7 +515,7 @@ impl Store {
     /// Claims a package that no version refers to and that is due, so that nobody publishes it before `until`. Returns
     /// false if there is nothing to remove, or if somebody else removes it.
     ///
-    /// No transaction waits for the store of packages. A claim that nobody gives back is due again at its end.
+    /// No transaction waits for the store of packages. At the end of its claim, a package that is still there is due again.
     pub(super) async fn registry_package_claim(
         &self,
         digest: &Sha256Digest,

@@ -235,7 +235,7 @@ pub(super) enum ApiRefusal {
     ListsBusy,
     /// The disk has no room for the package.
     Full,
-    /// The store of packages does not answer.
+    /// The store of packages cannot be used at this moment.
     StoreAway(BlobError),
     /// The package was removed while it was published.
     PackageGone,
@@ -292,10 +292,11 @@ impl From<BlobError> for ApiRefusal {
             | BlobError::Store(_)
             | BlobError::Remote(_)
             | BlobError::NoStore(_)
-            | BlobError::OtherStore(..)) => {
+            | BlobError::OtherStore(..)
+            | BlobError::TwoStores(..)) => {
                 if error.is_full() {
                     Self::Full
-                } else if error.is_away() {
+                } else if error.is_unusable() {
                     Self::StoreAway(error)
                 } else {
                     Self::Failed(error.into())
@@ -953,16 +954,16 @@ impl ApiRefusal {
                     StatusCode::SERVICE_UNAVAILABLE,
                     "Store away",
                     "store_away",
-                    "The store of packages does not answer.",
-                    "Try again in a minute.",
+                    "The store of packages cannot be used at this moment.",
+                    "Try again in a minute. If that does not help, ask an administrator: the log of the server says why.",
                 )
             }
             Self::PackageGone => refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Package removed",
                 "package_gone",
-                "Another request removed the same package in this moment.",
-                "Send it again.",
+                "The same package was just removed, and the store of packages may still be busy with that.",
+                "Send it again in some minutes.",
             ),
             Self::Package(error) if error.is_internal() => {
                 let error = anyhow::Error::new(error);

@@ -192,7 +192,7 @@ impl Site {
         let version = self.version(key).await.unwrap();
         let content = &version.known.content().unwrap().content;
         let digest = content.packages.iter().next().unwrap().digest.clone();
-        let package = self.office.registry.blobs().open_file(&digest).await;
+        let package = self.office.registry.blobs().open_file(&digest, None).await;
         let (package, mut lines) = (package.unwrap().unwrap(), Vec::new());
         let mut add = |name: &str, file: &mut dyn std::io::Read| {
             let mut text = String::new();

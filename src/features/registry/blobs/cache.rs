@@ -1,18 +1,21 @@
 //! Copies of packages of an object store, in the directory `cached` of a server.
 //!
-//! A copy gets its name when its bytes are known to have this SHA-256, so it is served without a look at the store. Copies
+//! A copy gets its name when its bytes are known to have this SHA-256, so it is served without a look at the store. The disk
+//! may have changed since, so each process verifies a copy of another one before it opens it for the first time. Copies
 //! that nobody has requested for the longest time are removed when there are too many. A takedown removes the copy
 //! of its server at once, and [`PackageCache::kept`] lets the others find theirs.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Seek as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
+use tracing::warn;
 
-use super::{BlobError, StagedBlob, file_error};
+use super::{BlobError, StagedBlob, file_error, hash_file};
 use crate::model::Sha256Digest;
 
 /// Directory of the copies.
@@ -48,6 +51,8 @@ pub(super) struct PackageCache {
     limits: CacheLimits,
     /// `None` before the first count.
     uncounted: Mutex<Option<Uncounted>>,
+    /// Copies that this process has verified.
+    verified: Mutex<HashSet<Sha256Digest>>,
 }
 
 /// A copy with its place in the order of removal.
@@ -63,17 +68,29 @@ impl PackageCache {
             dir,
             limits,
             uncounted: Mutex::default(),
+            verified: Mutex::default(),
         }
     }
 
-    /// Opens a copy, and marks it as used. Waits for the disk.
+    /// Opens a copy, and marks it as used. One that is damaged is removed. Waits for the disk.
     pub fn open(&self, digest: &Sha256Digest) -> Result<Option<File>, BlobError> {
         let path = self.path(digest);
-        let file = match File::open(&path) {
+        let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(file_error(&path, source)),
         };
+        if !self.is_verified(digest) {
+            let failed = |source| file_error(&path, source);
+            let (found, _) = hash_file(&mut file).map_err(failed)?;
+            if found != *digest {
+                warn!(path = %path.display(), "Removes a copy of a package that is damaged");
+                self.remove(digest)?;
+                return Ok(None);
+            }
+            file.rewind().map_err(failed)?;
+            self.set_verified(digest);
+        }
         let now = || Timespec {
             tv_sec: 0,
             tv_nsec: UTIME_NOW,
@@ -96,6 +113,7 @@ impl PackageCache {
         }
         path.persist(&to)
             .map_err(|error| file_error(&to, error.error))?;
+        self.set_verified(&digest);
         let mut uncounted = self
             .uncounted
             .lock()
@@ -108,10 +126,30 @@ impl PackageCache {
                 return Ok(());
             }
         }
-        self.trim()
-            .map_err(|source| file_error(&self.dir, source))?;
-        *uncounted = Some(Uncounted::default());
+        // The copy is there, so readers need not fail.
+        match self.trim() {
+            Ok(()) => *uncounted = Some(Uncounted::default()),
+            Err(error) => {
+                warn!(dir = %self.dir.display(), %error, "Cannot remove old copies of packages");
+            }
+        }
         Ok(())
+    }
+
+    fn is_verified(&self, digest: &Sha256Digest) -> bool {
+        let verified = self.verified.lock();
+        let verified = verified.unwrap_or_else(PoisonError::into_inner);
+        verified.contains(digest)
+    }
+
+    fn set_verified(&self, digest: &Sha256Digest) {
+        let verified = self.verified.lock();
+        let mut verified = verified.unwrap_or_else(PoisonError::into_inner);
+        // Most of them made room for others. Those that did not are verified once more.
+        if verified.len() as u64 > 2 * self.limits.files {
+            verified.clear();
+        }
+        verified.insert(digest.clone());
     }
 
     /// Removes a copy. Returns false if there was none.
@@ -191,6 +229,19 @@ impl PackageCache {
     }
 }
 
+/// Removes all copies. Returns their number.
+pub(super) fn remove_all(dir: &Path) -> Result<u64, BlobError> {
+    let failed = |source| file_error(dir, source);
+    let mut count = 0;
+    for dir in entries(dir).map_err(failed)? {
+        count += entries(&dir).map_err(failed)?.len() as u64;
+    }
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        Ok(()) | Err(_) => Ok(count),
+    }
+}
+
 /// Lists a directory, which may be missing.
 fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     match std::fs::read_dir(dir) {
@@ -202,7 +253,7 @@ fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
     use std::time::Duration;
 
     use super::*;
@@ -262,6 +313,24 @@ mod tests {
         assert!(cache.remove(&large).unwrap());
         assert!(!cache.remove(&large).unwrap());
         assert!(cache.open(&large).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_copy_that_changes_on_the_disk_is_removed_by_the_next_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || PackageCache::new(dir.path().join(CACHED), CacheLimits::USUAL);
+        let cache = open();
+        let [one, two] = [b"package-1", b"package-2"].map(|content| add(&cache, content));
+        std::fs::write(cache.path(&one), "package-x").unwrap();
+        let next = open();
+        assert!(next.open(&one).unwrap().is_none());
+        let mut content = String::new();
+        let mut file = next.open(&two).unwrap().unwrap();
+        file.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "package-2");
+        assert_eq!(next.kept().unwrap(), [two]);
+        assert_eq!(remove_all(&dir.path().join(CACHED)).unwrap(), 1);
+        assert_eq!(remove_all(&dir.path().join(CACHED)).unwrap(), 0);
     }
 
     #[test]

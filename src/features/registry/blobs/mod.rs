@@ -90,6 +90,13 @@ pub enum BlobError {
          store that the first server used: mount its directory, or set --registry-store. Several replicas need a shared one"
     )]
     OtherStore(String, StoreId, StoreId),
+    /// The packages were copied into an object store, and the directory is still a store of packages.
+    #[error(
+        "`{0}` is still a store of packages, and so is `{1}`. Only one of them can be the store of this database. If \
+         the packages were moved to the second one, rename the file `store-id` of the first one to `store-id.moved`. If they \
+         were not, start without --registry-store"
+    )]
+    TwoStores(String, String),
     /// The object store failed.
     #[error(transparent)]
     Remote(#[from] RemoteFault),
@@ -99,9 +106,14 @@ pub enum BlobError {
 }
 
 impl BlobError {
-    /// Returns true if the store does not answer at this moment, so that the same request can work later.
+    /// Returns true if the store does not answer at this moment. Other requests would wait as well.
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Remote(RemoteFault::Away(_) | RemoteFault::Slow))
+    }
+
+    /// Returns true if the store does not answer or refuses the request, so that the same request can work later.
+    pub fn is_unusable(&self) -> bool {
+        self.is_away() || matches!(self, Self::Remote(RemoteFault::Refused(_)))
     }
 
     /// Returns true if there is no space left for a package.
@@ -179,7 +191,8 @@ impl Blobs {
     /// Opens the store at a place, which is a directory or an object store.
     ///
     /// `expected` is the identifier that the database has. Then nothing is created, because a directory without this store
-    /// is one whose disk is not mounted. Without it, a place that is no store yet becomes one with a random identifier.
+    /// is one whose disk is not mounted. Without it, a place that is no store yet becomes one with a random identifier. An
+    /// object store with an expected identifier is not requested before it is used ([`Blobs::check_at_start`]).
     pub async fn open(
         place: impl Into<PackagePlace>,
         expected: Option<&StoreId>,
@@ -209,6 +222,14 @@ impl Blobs {
             dir: root.into(),
             id,
         })
+    }
+
+    /// Checks that an object store is the one of the database. One that does not answer is checked before it is used.
+    pub async fn check_at_start(&self) -> Result<(), BlobError> {
+        match &self.kept {
+            KeptPackages::Directory(_) => Ok(()),
+            KeptPackages::Remote(remote) => remote.check_at_start().await,
+        }
     }
 
     /// Returns the identifier of the store.
@@ -249,12 +270,14 @@ impl Blobs {
         }
     }
 
-    /// Opens a kept package. `None`: the store has none with this digest.
+    /// Opens a kept package. `None`: the store has none with this digest. With `size`: one of another size in an object
+    /// store is not read.
     pub async fn open_package(
         &self,
         digest: &Sha256Digest,
+        size: Option<u64>,
     ) -> Result<Option<PackageReader>, BlobError> {
-        let Some(file) = self.open_file(digest).await? else {
+        let Some(file) = self.open_file(digest, size).await? else {
             return Ok(None);
         };
         let path: Arc<Path> = Path::new(key(digest).as_ref()).into();
@@ -268,11 +291,15 @@ impl Blobs {
         }))
     }
 
-    /// Opens a kept package as a local file, for readers that seek.
-    pub async fn open_file(&self, digest: &Sha256Digest) -> Result<Option<File>, BlobError> {
+    /// Opens a kept package as a local file, for readers that seek. With `size` like [`Self::open_package`].
+    pub async fn open_file(
+        &self,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<Option<File>, BlobError> {
         match &self.kept {
             KeptPackages::Directory(files) => self.open_in_directory(files, digest).await,
-            KeptPackages::Remote(remote) => remote.open_file(digest).await,
+            KeptPackages::Remote(remote) => remote.open_file(digest, size).await,
         }
     }
 
@@ -286,6 +313,13 @@ impl Blobs {
         match &self.kept {
             KeptPackages::Directory(files) => self.open_in_directory(files, digest).await,
             KeptPackages::Remote(remote) => remote.open_stored(digest, size).await,
+        }
+    }
+
+    /// Reports a package that a version here has and the store does not.
+    pub fn report_missing(&self, digest: &Sha256Digest) {
+        if let KeptPackages::Remote(remote) = &self.kept {
+            remote.report_missing(digest);
         }
     }
 
@@ -620,6 +654,12 @@ fn file_error(path: &Path, source: io::Error) -> BlobError {
     BlobError::File { path, source }
 }
 
+/// Removes the copies that a server has made of packages in an object store. Returns their number.
+pub(super) async fn remove_all_copies(dir: &Path) -> Result<u64, BlobError> {
+    let dir = dir.join(cache::CACHED);
+    blocking(move || cache::remove_all(&dir)).await
+}
+
 /// Runs a function on a thread that may wait for the disk. It begins at once, before the result is awaited.
 pub(super) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -662,25 +702,25 @@ mod tests {
         let blobs = Blobs::open(dir.path(), None).await.unwrap();
         let content: Vec<u8> = (0..=250).cycle().take(700_000).collect();
         let digest = Sha256Digest::of(&content);
-        assert!(blobs.open_package(&digest).await.unwrap().is_none());
-        assert!(blobs.open_file(&digest).await.unwrap().is_none());
+        assert!(blobs.open_package(&digest, None).await.unwrap().is_none());
+        assert!(blobs.open_file(&digest, None).await.unwrap().is_none());
         for _ in 0..2 {
             let staged = staged(&blobs, &content).await;
             assert_eq!((&staged.digest, staged.size), (&digest, 700_000));
             blobs.keep(staged).await.unwrap();
         }
         assert_eq!(files_in(&dir.path().join(STAGED)), 0);
-        let package = blobs.open_package(&digest).await.unwrap().unwrap();
+        let package = blobs.open_package(&digest, None).await.unwrap().unwrap();
         assert_eq!(package.size, 700_000);
         assert_eq!(read(&package, 0..700_000).await, content);
         assert_eq!(read(&package, 10..300_000).await, content[10..300_000]);
         assert_eq!(read(&package, 699_999..800_000).await, content[699_999..]);
         assert!(read(&package, 5..5).await.is_empty());
-        let mut file = blobs.open_file(&digest).await.unwrap().unwrap();
+        let mut file = blobs.open_file(&digest, None).await.unwrap().unwrap();
         assert_eq!(hash_file(&mut file).unwrap(), (digest.clone(), 700_000));
         assert!(blobs.remove(&digest).await.unwrap());
         assert!(!blobs.remove(&digest).await.unwrap());
-        assert!(blobs.open_package(&digest).await.unwrap().is_none());
+        assert!(blobs.open_package(&digest, None).await.unwrap().is_none());
         // Downloads that have begun go on, until they notice the takedown.
         assert_eq!(read(&package, 0..700_000).await, content);
     }

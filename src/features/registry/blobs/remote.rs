@@ -8,8 +8,9 @@
 //! - *Nothing is half done*: a package appears in the store as a whole, after its last byte.
 //! - *What leaves is verified*: a package is read into a file of this server, and only served from there once its bytes have
 //!   the hash. Any number of requests for it read it once (R7).
-//! - *The right store*: an object with an identifier says which database it belongs to. If the store is away when
-//!   the server starts, the identifier is read before the first package.
+//! - *The right store*: an object with an identifier says which database it belongs to. It is read when the server starts,
+//!   or before the first package if the store is away then.
+//! - *Nobody waits for long*: each wait for the store has an end, and everyone who waits for the same learns the same.
 //!
 //! | Key | Content |
 //! |--|--|
@@ -21,6 +22,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,10 +32,12 @@ use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt as _, TryStreamExt as _};
 use object_store::path::Path as Key;
 use object_store::{
-    GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    GetOptions, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions,
+    PutPayload,
 };
-use tokio::sync::{OnceCell, Semaphore};
-use tokio::time::timeout;
+use reqwest::StatusCode;
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::cache::{CACHED, CacheLimits, PackageCache};
@@ -44,7 +48,7 @@ use super::{
 use crate::context::PackagePlace;
 use crate::errors::describe_error;
 use crate::model::Sha256Digest;
-use crate::objects::RemoteObjects;
+use crate::objects::{RemoteObjects, StoreRefusal, describe_failure};
 use crate::telemetry::{Metric, Metrics};
 
 /// Number of bytes of a request. S3 wants at least 5 MiB in each part but the last one.
@@ -60,21 +64,40 @@ const MAX_WAITING: usize = 256;
 /// Longest wait of a request for a package. The time limit of requests is longer.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Longest time for a removal, which holds a row of the database.
+/// Longest time to read the identifier of the store.
+const CHECK_TIME: Duration = Duration::from_secs(5);
+
+/// Longest time for a removal. Publications of the same bytes wait for it.
 const REMOVE_TIME: Duration = Duration::from_secs(5);
 
-/// Number of times that a package is written if another server removes or writes it at the same moment.
-const ATTEMPTS: usize = 3;
+/// Lowest number of bytes in a second with which a package is read, and the time that each has in addition.
+const SLOWEST: u64 = 256 * 1024;
+const READ_TIME: Duration = Duration::from_mins(1);
+
+/// Number of times that a package is written if another server removes or writes it at the same moment, and the first
+/// pause between them.
+const ATTEMPTS: u32 = 3;
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Time for which an object with wrong bytes is not read again, and the number of such objects that are known.
+const WRONG_TIME: Duration = Duration::from_secs(30);
+const MAX_WRONG: usize = 1_000;
 
 /// Failure of the object store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteFault {
-    /// The store does not answer, or refuses requests.
+    /// The store does not answer.
     #[error("the store of packages cannot be used: {0}")]
     Away(String),
     /// The package has not come from the store yet.
     #[error("the store of packages has not sent the package yet")]
     Slow,
+    /// The store refuses a request, and would refuse it again.
+    #[error(
+        "the store of packages refuses a request: {0}. Check the credentials of the server, its permissions, and the \
+         address of the store (docs/registry.md)"
+    )]
+    Refused(String),
     /// The store has other bytes under the name of a package.
     #[error(
         "the store of packages has wrong bytes for {0}: {1}. Publish the same files again, or restore the object from a \
@@ -82,13 +105,27 @@ pub enum RemoteFault {
     )]
     Wrong(Sha256Digest, String),
     /// The disk of this server cannot keep the package.
-    #[error("cannot keep a package of the store on this server: {0}")]
-    Disk(String),
+    #[error("cannot keep a package of the store on this server")]
+    Disk(#[source] Arc<BlobError>),
 }
 
 impl From<object_store::Error> for RemoteFault {
     fn from(error: object_store::Error) -> Self {
-        Self::Away(describe_error(&error))
+        let why = describe_failure(&error);
+        let is_refused = matches!(
+            error,
+            object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. }
+                | object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. }
+                | object_store::Error::NotImplemented { .. }
+                | object_store::Error::NotSupported { .. }
+        );
+        if is_refused || StoreRefusal::of(&error).is_some() {
+            Self::Refused(why)
+        } else {
+            Self::Away(why)
+        }
     }
 }
 
@@ -100,7 +137,8 @@ impl From<BlobError> for RemoteFault {
             | BlobError::Store(_)
             | BlobError::NoStore(_)
             | BlobError::OtherStore(..)
-            | BlobError::TooLarge(_)) => Self::Disk(describe_error(&error)),
+            | BlobError::TwoStores(..)
+            | BlobError::TooLarge(_)) => Self::Disk(Arc::new(error)),
         }
     }
 }
@@ -115,40 +153,59 @@ pub(super) struct RemotePackages {
     id: StoreId,
     /// Set once the store has shown this identifier.
     checked: OnceCell<()>,
+    /// End and reason of the last check that failed. The holder of the mutex checks.
+    failed_check: AsyncMutex<Option<(Instant, RemoteFault)>>,
     staged: Box<Path>,
     cache: Arc<PackageCache>,
     places: Semaphore,
     running: Mutex<HashMap<Sha256Digest, RunningRead>>,
+    /// Objects whose bytes were wrong a moment ago.
+    wrong: Mutex<HashMap<Sha256Digest, WrongObject>>,
     metrics: Metrics,
+}
+
+/// An object with wrong bytes.
+#[derive(Debug)]
+struct WrongObject {
+    /// Tag of these bytes.
+    tag: String,
+    why: String,
+    seen: Instant,
 }
 
 impl RemotePackages {
     /// Opens the store at a place.
     ///
-    /// `expected` is the identifier that the database has. Without it, a place without a store becomes one. With it, a
-    /// store that is away is opened as well, and checked before its first package.
+    /// `expected` is the identifier that the database has. Without it, a place without a store becomes one. With it,
+    /// nothing is sent yet, and the store is checked before its first package.
     pub async fn open(
         place: &PackagePlace,
         objects: &RemoteObjects,
         expected: Option<&StoreId>,
     ) -> Result<Self, BlobError> {
         let staged = place.dir.join(STAGED).into_boxed_path();
-        let made = staged.clone();
-        let made = blocking(move || {
+        let (dir, made) = (place.dir.clone(), staged.clone());
+        let (store, shown) = (Arc::clone(objects.store()), objects.to_string());
+        let moved_to = shown.clone();
+        let prepared = blocking(move || {
+            // Somebody who forgets the flag would publish and remove packages there.
+            if dir.join(STORE_ID).exists() {
+                return Err(BlobError::TwoStores(dir.display().to_string(), moved_to));
+            }
             let made_dir = std::fs::create_dir_all(&made);
             made_dir.map_err(|source| file_error(&made, source))
         });
-        made.await?;
-        let (store, shown) = (Arc::clone(objects.store()), objects.to_string());
+        prepared.await?;
         let id = match expected {
             Some(id) => id.clone(),
             None => make_store_id(&*store, &shown).await?,
         };
-        let packages = Self {
+        Ok(Self {
             store,
             shown,
             id,
             checked: OnceCell::new(),
+            failed_check: AsyncMutex::default(),
             staged,
             cache: Arc::new(PackageCache::new(
                 place.dir.join(CACHED),
@@ -156,15 +213,20 @@ impl RemotePackages {
             )),
             places: Semaphore::new(READ_AT_ONCE),
             running: Mutex::default(),
+            wrong: Mutex::default(),
             metrics: place.metrics.clone(),
-        };
-        match packages.ready().await {
+        })
+    }
+
+    /// Checks that this is the store of the database. One that is away is checked before its first package.
+    pub async fn check_at_start(&self) -> Result<(), BlobError> {
+        match self.ready().await {
             Err(BlobError::Remote(fault)) => {
-                warn!(store = packages.shown, error = %fault, "The store of packages is away; versions are served without their packages");
+                warn!(store = self.shown, error = %fault, "The store of packages is away; versions are served without their packages");
+                Ok(())
             }
-            checked => checked?,
+            checked => checked,
         }
-        Ok(packages)
     }
 
     /// Returns the identifier of the store.
@@ -179,7 +241,10 @@ impl RemotePackages {
         loop {
             match self.write(&package).await {
                 Ok(()) => break,
-                Err(WriteFault::Removed) if attempts < ATTEMPTS => attempts += 1,
+                Err(WriteFault::Removed) if attempts < ATTEMPTS => {
+                    sleep(WRITE_PAUSE * attempts).await;
+                    attempts += 1;
+                }
                 Err(WriteFault::Removed) => {
                     let why = "another server writes or removes the same package at this moment";
                     return Err(self.counted(RemoteFault::Away(why.to_owned())).into());
@@ -200,19 +265,23 @@ impl RemotePackages {
     async fn write(&self, package: &StagedBlob) -> Result<(), WriteFault> {
         let StagedBlob { digest, size, .. } = package;
         let key = key(digest);
-        let is_there = if *size > PART {
-            present(self.store.head(&key).await)?.is_some()
-        } else {
+        let mut is_there = None;
+        if *size <= PART {
             let (_, content) = read_part(package.open()?, *size).await?;
             match put(&*self.store, &key, content.into(), PutMode::Create).await {
                 Ok(()) => return Ok(()),
                 // Some stores also say this about two writers at one moment.
-                Err(object_store::Error::AlreadyExists { .. }) => true,
+                Err(object_store::Error::AlreadyExists { .. }) => is_there = Some(true),
+                Err(error) if has_no_conditions(&error) => {}
                 Err(error) => return Err(RemoteFault::from(error).into()),
             }
+        }
+        let is_there = match is_there {
+            Some(is_there) => is_there,
+            None => present(self.store.head(&key).await)?.is_some(),
         };
         if is_there {
-            match self.read(digest).await {
+            match self.read(digest, Some(*size)).await {
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) => return Err(WriteFault::Removed),
                 Err(RemoteFault::Wrong(_, why)) => {
@@ -223,14 +292,21 @@ impl RemotePackages {
             }
         }
         let file = package.open()?;
-        if *size > PART {
-            self.upload(&key, file, *size).await?;
+        let written = if *size > PART {
+            self.upload(&key, file, *size).await
         } else {
             let (_, content) = read_part(file, *size).await?;
             let written = put(&*self.store, &key, content.into(), PutMode::Overwrite);
-            written.await.map_err(RemoteFault::from)?;
+            written.await.map_err(RemoteFault::from)
+        };
+        let Err(fault) = written else {
+            return Ok(());
+        };
+        // Another server may have written it at this moment, or only the answer was lost.
+        match self.read(digest, Some(*size)).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(_) => Err(fault.into()),
         }
-        Ok(())
     }
 
     /// Writes a package in parts. It appears with the last one.
@@ -248,7 +324,7 @@ impl RemotePackages {
         if let Err(error) = upload.abort().await {
             warn!(
                 store = self.shown,
-                error = describe_error(&error),
+                error = describe_failure(&error),
                 "Parts of a package were left in the store"
             );
         }
@@ -264,10 +340,12 @@ impl RemotePackages {
         }
     }
 
-    /// Opens a package, whose bytes are verified. `None`: the store has none with this digest.
+    /// Opens a package, whose bytes are verified. `None`: the store has none with this digest. With `size`: one of
+    /// another size is wrong, and is not read.
     pub async fn open_file(
         self: &Arc<Self>,
         digest: &Sha256Digest,
+        size: Option<u64>,
     ) -> Result<Option<File>, BlobError> {
         for _ in 0..ATTEMPTS {
             let (cache, of) = (Arc::clone(&self.cache), digest.clone());
@@ -275,7 +353,7 @@ impl RemotePackages {
             if copy.is_some() {
                 return Ok(copy);
             }
-            if !self.read_once(digest).await? {
+            if !self.read_once(digest, size).await? {
                 return Ok(None);
             }
             // The copy may have made room for others already.
@@ -291,32 +369,50 @@ impl RemotePackages {
         size: u64,
     ) -> Result<Option<File>, BlobError> {
         self.ready().await?;
-        let staged = self.receive(digest, size.saturating_add(1)).await;
-        match staged {
+        let stored = async {
+            let Some(meta) = present(self.store.head(&key(digest)).await)? else {
+                return Ok(None);
+            };
+            self.receive(digest, &meta, size.saturating_add(1)).await
+        };
+        match stored.await {
             // The open file stays readable without its name.
             Ok(staged) => staged.map(|staged| staged.open()).transpose(),
             Err(fault) => Err(self.counted(fault).into()),
         }
     }
 
+    /// Reports a package that a version has and the store does not.
+    pub fn report_missing(&self, digest: &Sha256Digest) {
+        warn!(store = self.shown, %digest, "The store of packages has lost a package; publish the same files again");
+        self.metrics
+            .count(Metric::RegistryStoreFailures, &["missing"]);
+    }
+
     /// Removes a package. Returns false if there was none.
+    ///
+    /// After an error, the store may still remove it some time later.
     pub async fn remove(&self, digest: &Sha256Digest) -> Result<bool, BlobError> {
         self.remove_copy(digest).await?;
+        match timeout(REMOVE_TIME, self.remove_stored(digest)).await {
+            Ok(removed) => removed,
+            Err(_) => Err(self.counted(too_late()).into()),
+        }
+    }
+
+    async fn remove_stored(&self, digest: &Sha256Digest) -> Result<bool, BlobError> {
         self.ready().await?;
         let key = key(digest);
-        let removal = async {
-            // S3 does not tell whether there was one.
-            if present(self.store.head(&key).await)?.is_none() {
-                return Ok(false);
-            }
-            present(self.store.delete(&key).await)?;
-            Ok::<bool, RemoteFault>(true)
-        };
-        let removed = timeout(REMOVE_TIME, removal).await.unwrap_or_else(|_| {
-            let why = "it does not answer in time";
-            Err(RemoteFault::Away(why.to_owned()))
-        });
-        removed.map_err(|fault| self.counted(fault).into())
+        let failed = |fault| self.counted(fault);
+        // S3 does not tell whether there was one.
+        let found = present(self.store.head(&key).await).map_err(failed)?;
+        if found.is_none() {
+            // Nothing is found in a bucket that is gone, either.
+            self.check().await?;
+            return Ok(false);
+        }
+        present(self.store.delete(&key).await).map_err(failed)?;
+        Ok(true)
     }
 
     /// Returns the packages with copies on this server.
@@ -333,9 +429,31 @@ impl RemotePackages {
 
     /// Checks that this is the store of the database, unless it was checked before.
     async fn ready(&self) -> Result<(), BlobError> {
-        match self.checked.get_or_try_init(|| self.check()).await {
-            Ok(_) => Ok(()),
-            Err(BlobError::Remote(fault)) => Err(self.counted(fault).into()),
+        let began = Instant::now();
+        if self.checked.initialized() {
+            return Ok(());
+        }
+        let mut failed = self.failed_check.lock().await;
+        if self.checked.initialized() {
+            return Ok(());
+        }
+        // One check is enough for everyone who has waited for it.
+        if let Some((at, fault)) = &*failed
+            && *at >= began
+        {
+            return Err(fault.clone().into());
+        }
+        let checked = timeout(CHECK_TIME, self.check()).await;
+        match checked.unwrap_or_else(|_| Err(too_late().into())) {
+            Ok(()) => {
+                let _is_first = self.checked.set(());
+                Ok(())
+            }
+            Err(BlobError::Remote(fault)) => {
+                let fault = self.counted(fault);
+                *failed = Some((Instant::now(), fault.clone()));
+                Err(fault.into())
+            }
             Err(error) => Err(error),
         }
     }
@@ -353,48 +471,63 @@ impl RemotePackages {
 
     /// Reads a package into a copy, together with everyone who wants it at this moment. Returns false if the store has
     /// none.
-    async fn read_once(self: &Arc<Self>, digest: &Sha256Digest) -> Result<bool, BlobError> {
-        self.ready().await?;
-        let running = {
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(read) = running.get(digest) {
-                read.clone()
-            } else if running.len() >= MAX_WAITING {
-                return Err(self.counted(RemoteFault::Slow).into());
-            } else {
-                // A task of its own, so that it goes on if the clients leave.
-                let (packages, of) = (Arc::clone(self), digest.clone());
-                let task = tokio::spawn(async move { packages.read_waited(&of).await });
-                let read = async move {
-                    task.await.unwrap_or_else(|error| {
-                        Err(RemoteFault::Disk(format!("the task has failed: {error}")))
-                    })
-                };
-                let read = read.boxed().shared();
-                running.insert(digest.clone(), read.clone());
-                read
-            }
+    async fn read_once(
+        self: &Arc<Self>,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<bool, BlobError> {
+        let read = async {
+            self.ready().await?;
+            let running = self.running_read(digest, size)?;
+            Ok::<bool, BlobError>(running.await?)
         };
-        match timeout(WAIT, running).await {
-            Ok(read) => Ok(read?),
+        match timeout(WAIT, read).await {
+            Ok(read) => read,
             Err(_) => Err(self.counted(RemoteFault::Slow).into()),
         }
     }
 
-    async fn read_waited(&self, digest: &Sha256Digest) -> Result<bool, RemoteFault> {
-        let _place = self.places.acquire().await;
-        let read = match self.read(digest).await {
-            Ok(Some(package)) => match self.cached(package).await {
-                Ok(()) => Ok(true),
-                Err(error) => Err(error.into()),
-            },
-            Ok(None) => Ok(false),
-            Err(fault) => Err(fault),
-        };
+    /// Returns the task that reads a package. The first request for it begins one.
+    fn running_read(
+        self: &Arc<Self>,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<RunningRead, RemoteFault> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.remove(digest);
-        drop(running);
-        read.map_err(|fault| self.counted(fault))
+        if let Some(read) = running.get(digest) {
+            return Ok(read.clone());
+        }
+        if running.len() >= MAX_WAITING {
+            return Err(self.counted(RemoteFault::Slow));
+        }
+        // A task of its own, so that it goes on if the clients leave.
+        let (packages, of) = (Arc::clone(self), digest.clone());
+        let task = tokio::spawn(async move { packages.read_waited(&of, size).await });
+        let read = async move {
+            task.await.unwrap_or_else(|error| {
+                Err(RemoteFault::Away(format!("the task has failed: {error}")))
+            })
+        };
+        let read = read.boxed().shared();
+        running.insert(digest.clone(), read.clone());
+        Ok(read)
+    }
+
+    async fn read_waited(
+        &self,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<bool, RemoteFault> {
+        let _entry = ReadEntry(self, digest);
+        let _place = self.places.acquire().await;
+        let longest = READ_TIME + Duration::from_secs(size.unwrap_or(MAX_PACKAGE) / SLOWEST);
+        let read = timeout(longest, self.read(digest, size)).await;
+        let read = match read.unwrap_or(Err(RemoteFault::Slow)) {
+            Ok(Some(package)) => self.cached(package).await.map(|()| true),
+            Ok(None) => Ok(false),
+            Err(fault) => Err(fault.into()),
+        };
+        read.map_err(|error| self.counted(error.into()))
     }
 
     /// Keeps a copy of a package with this digest on this server.
@@ -404,30 +537,72 @@ impl RemotePackages {
     }
 
     /// Reads a package and verifies its bytes.
-    async fn read(&self, digest: &Sha256Digest) -> Result<Option<StagedBlob>, RemoteFault> {
-        let Some(package) = self.receive(digest, MAX_PACKAGE).await? else {
+    async fn read(
+        &self,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<Option<StagedBlob>, RemoteFault> {
+        let Some(meta) = present(self.store.head(&key(digest)).await)? else {
+            return Ok(None);
+        };
+        let sizes: RangeInclusive<u64> = size.map_or(1..=MAX_PACKAGE, |size| size..=size);
+        let known = if sizes.contains(&meta.size) {
+            self.known_wrong(digest, &meta)
+        } else {
+            Some(format!("it has {} bytes", meta.size))
+        };
+        if let Some(why) = known {
+            return Err(RemoteFault::Wrong(digest.clone(), why));
+        }
+        let Some(package) = self.receive(digest, &meta, meta.size).await? else {
             return Ok(None);
         };
         if package.digest == *digest {
             return Ok(Some(package));
         }
         let why = format!("{} bytes with the SHA-256 {}", package.size, package.digest);
+        self.remember_wrong(digest, meta, why.clone());
         Err(RemoteFault::Wrong(digest.clone(), why))
+    }
+
+    /// Returns why an object is wrong, if it was read a moment ago.
+    fn known_wrong(&self, digest: &Sha256Digest, meta: &ObjectMeta) -> Option<String> {
+        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = wrong.get(digest)?;
+        let is_same = meta.e_tag.as_ref() == Some(&known.tag);
+        (is_same && known.seen.elapsed() < WRONG_TIME).then(|| known.why.clone())
+    }
+
+    fn remember_wrong(&self, digest: &Sha256Digest, meta: ObjectMeta, why: String) {
+        let Some(tag) = meta.e_tag else {
+            return;
+        };
+        let seen = Instant::now();
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.retain(|_, known| known.seen.elapsed() < WRONG_TIME);
+        if wrong.len() < MAX_WRONG {
+            wrong.insert(digest.clone(), WrongObject { tag, why, seen });
+        }
     }
 
     /// Reads what the store has under the name of a package, at most `limit` bytes, in parts.
     async fn receive(
         &self,
         digest: &Sha256Digest,
+        meta: &ObjectMeta,
         limit: u64,
     ) -> Result<Option<StagedBlob>, RemoteFault> {
         let key = key(digest);
         let wrong = |why: &str| RemoteFault::Wrong(digest.clone(), why.to_owned());
-        let mut file: BlobWriter = new_writer(&self.staged, limit).await?;
-        let mut total = None;
-        loop {
+        // Stores refuse to send a range of an empty object.
+        if meta.size == 0 {
+            return Err(wrong("it is empty"));
+        }
+        let size = meta.size.min(limit);
+        let mut file: BlobWriter = new_writer(&self.staged, size).await?;
+        while file.size() < size {
             let start = file.size();
-            let end = start.saturating_add(PART).min(limit);
+            let end = start.saturating_add(PART).min(size);
             let options = GetOptions {
                 range: Some((start..end).into()),
                 ..GetOptions::default()
@@ -435,9 +610,9 @@ impl RemotePackages {
             let Some(got) = present(self.store.get_opts(&key, options).await)? else {
                 return Ok(None);
             };
-            let size = *total.get_or_insert(got.meta.size);
-            if got.meta.size != size {
-                return Err(wrong("its size changes"));
+            if got.meta.size != meta.size {
+                let why = "a package is replaced while it is read";
+                return Err(RemoteFault::Away(why.to_owned()));
             }
             let expected = got.range.end - got.range.start;
             let mut pieces = got.into_stream();
@@ -452,9 +627,6 @@ impl RemotePackages {
             if received != expected || received == 0 {
                 return Err(wrong("it is cut off"));
             }
-            if file.size() >= size.min(limit) {
-                break;
-            }
         }
         Ok(Some(file.finish().await?))
     }
@@ -463,11 +635,26 @@ impl RemotePackages {
         let kind = match &fault {
             RemoteFault::Away(_) => "away",
             RemoteFault::Slow => "slow",
+            RemoteFault::Refused(_) => "refused",
             RemoteFault::Wrong(..) => "wrong",
             RemoteFault::Disk(_) => "disk",
         };
         self.metrics.count(Metric::RegistryStoreFailures, &[kind]);
         fault
+    }
+}
+
+/// Entry of a read that runs, also if its task fails.
+struct ReadEntry<'a>(&'a RemotePackages, &'a Sha256Digest);
+
+impl Drop for ReadEntry<'_> {
+    fn drop(&mut self) {
+        let Self(packages, digest) = self;
+        let mut running = packages
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        running.remove(*digest);
     }
 }
 
@@ -488,6 +675,20 @@ impl From<BlobError> for WriteFault {
     fn from(error: BlobError) -> Self {
         Self::Failed(error.into())
     }
+}
+
+fn too_late() -> RemoteFault {
+    RemoteFault::Away("it does not answer in time".to_owned())
+}
+
+/// Returns true if the store does not know requests that depend on what is there.
+fn has_no_conditions(error: &object_store::Error) -> bool {
+    let refusal = StoreRefusal::of(error);
+    refusal.is_some_and(|refusal| refusal.status == StatusCode::NOT_IMPLEMENTED)
+        || matches!(
+            error,
+            object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }
+        )
 }
 
 /// Returns `None` instead of the error for an object that is not there.
@@ -572,14 +773,17 @@ async fn make_store_id(store: &dyn ObjectStore, shown: &str) -> Result<StoreId, 
         return Err(BlobError::NoStore(shown.to_owned()));
     }
     let id = StoreId::random();
+    let key = Key::from(STORE_ID);
     let content = PutPayload::from(format!("{id}\n"));
-    match put(store, &Key::from(STORE_ID), content, PutMode::Create).await {
-        Ok(()) => Ok(id),
-        // Another server makes it at this moment. Then both have the same one.
-        Err(object_store::Error::AlreadyExists { .. }) => {
-            let id = read_store_id(store, shown).await?;
-            id.ok_or_else(|| BlobError::NoStore(shown.to_owned()))
+    match put(store, &key, content.clone(), PutMode::Create).await {
+        Ok(()) | Err(object_store::Error::AlreadyExists { .. }) => {}
+        Err(error) if has_no_conditions(&error) => {
+            let written = put(store, &key, content, PutMode::Overwrite);
+            written.await.map_err(RemoteFault::from)?;
         }
-        Err(error) => Err(RemoteFault::from(error).into()),
+        Err(error) => return Err(RemoteFault::from(error).into()),
     }
+    // Another server may make it at this moment. Then both have what is there now.
+    let id = read_store_id(store, shown).await?;
+    id.ok_or_else(|| BlobError::NoStore(shown.to_owned()))
 }

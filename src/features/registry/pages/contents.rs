@@ -100,7 +100,11 @@ impl ContentsReader {
         if let Some(contents) = self.kept(&kept_as) {
             return Ok(contents);
         }
-        let file = timeout(OPEN_TIME, blobs.open_file(&package.digest)).await;
+        let file = timeout(
+            OPEN_TIME,
+            blobs.open_file(&package.digest, Some(package.size)),
+        )
+        .await;
         let file = file.map_err(|_| Unread::Busy)?;
         let file = file.map_err(|error| Unread::Failed(error.into()))?;
         let file = file.ok_or(Unread::Missing)?;

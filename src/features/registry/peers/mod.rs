@@ -136,7 +136,7 @@ impl PeerExchange {
         };
         let keys = parts.keys.clone().context("the registry has no keys")?;
         let (name, packages) = (parts.config.name.clone(), &parts.packages);
-        let registry = Registry::open(ctx.store.clone(), Some(Arc::clone(&keys)), name, packages);
+        let registry = Registry::reopen(ctx.store.clone(), Some(Arc::clone(&keys)), name, packages);
         let registry = registry.await.context("cannot open the registry")?;
         let leases = ctx.server.leases.clone();
         Self::new(registry, keys, leases, (&parts.config).into()).map(Some)

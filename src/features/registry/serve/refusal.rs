@@ -139,7 +139,7 @@ impl ServeRefusal {
                 "The database does not answer. Try again in a moment.".to_owned()
             }
             Self::Failed(error) if error.is_store_away() => {
-                "The store of packages does not answer. Try again in a few seconds.".to_owned()
+                "The store of packages cannot be used at this moment. Try again in a few seconds.".to_owned()
             }
             Self::Failed(_) => "The registry has failed. The log of the server says why.".to_owned(),
         }

@@ -476,7 +476,7 @@ impl Look<'_> {
             ..
         } = self.parts;
         let (store, name) = (self.ctx.store.clone(), config.name.clone());
-        let opened = Registry::open(store, keys.clone(), name, packages).await?;
+        let opened = Registry::reopen(store, keys.clone(), name, packages).await?;
         let opened = opened.waking(self.ctx.registry_nudge.clone());
         Ok(self.registry.insert(opened).clone())
     }

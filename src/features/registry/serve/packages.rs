@@ -19,7 +19,7 @@ use lockkeeper_registry::records::PackageFile;
 use lockkeeper_registry::states::BaseLocation;
 use lockkeeper_registry::versions::VersionKey;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::super::{BlobError, PackageReader, RegistryError};
@@ -37,8 +37,8 @@ const SMALL: u64 = 64 << 10;
 /// Number of bytes that are sent from memory between two looks at the clock.
 const PIECE: usize = 256 << 10;
 
-/// Longest wait for a place. The time limit of requests is longer.
-const PLACE_TIME: Duration = Duration::from_secs(20);
+/// Longest wait for the package and for a place. The time limit of requests is longer.
+const BEGIN_TIME: Duration = Duration::from_secs(25);
 
 /// Lowest number of bytes in a second, on average, after [`SLOW_AFTER`].
 const SLOWEST: u64 = 16 * 1024;
@@ -71,20 +71,23 @@ pub(super) async fn send(
     if method == Method::HEAD {
         return Ok(with(Body::empty()));
     }
-    let content = in_memory(door, snapshot, version, file).await?;
-    let content = content.and_then(|content| part_of(&content, &range));
+    let deadline = Instant::now() + BEGIN_TIME;
+    // A package that is on its way here takes no place.
+    let source = timeout_at(deadline, find(door, snapshot, version, file, &range))
+        .await
+        .map_err(|_| ServeRefusal::Busy)??;
     if file.size <= SMALL
-        && let Some(content) = content
+        && let Found::InMemory(content) = source
     {
         return Ok(with(Body::from(content)));
     }
-    let places = timeout(PLACE_TIME, take_all(places))
+    let places = timeout_at(deadline, take_all(places))
         .await
         .map_err(|_| ServeRefusal::Busy)?;
     let places = places.map_err(|_| ServeRefusal::Busy)?;
-    let mut pieces = match content {
-        Some(content) => pieces_of(content),
-        None => open(door, version, file).await?.read(range),
+    let mut pieces = match source {
+        Found::InMemory(content) => pieces_of(content),
+        Found::InStore(reader) => reader.read(range),
     };
     // Begins to read before the answer begins, so that a client learns of a takedown in this moment.
     let first = match pieces.try_next().await {
@@ -114,6 +117,27 @@ async fn take_all(places: Vec<Arc<Semaphore>>) -> Result<Vec<OwnedSemaphorePermi
         taken.push(place.acquire_owned().await?);
     }
     Ok(taken)
+}
+
+/// Bytes that a request wants.
+enum Found {
+    InMemory(Bytes),
+    /// A package that is read while it is sent.
+    InStore(PackageReader),
+}
+
+async fn find(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    version: &KeptVersion,
+    file: &PackageFile,
+    range: &Range<u64>,
+) -> Result<Found, ServeRefusal> {
+    let content = in_memory(door, snapshot, version, file).await?;
+    match content.and_then(|content| part_of(&content, range)) {
+        Some(content) => Ok(Found::InMemory(content)),
+        None => open(door, version, file).await.map(Found::InStore),
+    }
 }
 
 /// Returns the bytes of a package that is not large. The first request reads them. `None`: it is read while it is sent.
@@ -170,28 +194,33 @@ async fn open(
         // not compared with its record.
         arrive(door, key).await?;
     }
-    match door.registry.package(&file.digest).await? {
-        Some(reader) if reader.size == file.size => Ok(reader),
-        Some(_) => Err(damaged(key, file)),
-        None => {
-            arrive(door, key).await?;
-            let arrived = door.registry.package(&file.digest).await?;
-            let arrived = arrived.filter(|reader| reader.size == file.size);
-            arrived.ok_or_else(|| damaged(key, file))
+    match door.registry.package_file(file).await? {
+        Some(reader) if reader.size == file.size => return Ok(reader),
+        Some(_) => return Err(damaged(key, file)),
+        None => {}
+    }
+    if arrive(door, key).await? {
+        let arrived = door.registry.package_file(file).await?;
+        let arrived = arrived.filter(|reader| reader.size == file.size);
+        if let Some(reader) = arrived {
+            return Ok(reader);
         }
     }
+    door.registry.blobs().report_missing(&file.digest);
+    Err(damaged(key, file))
 }
 
-/// Waits until the packages of a version are here, if another deployment has them.
-pub(super) async fn arrive(door: &RegistryDoor, key: &VersionKey) -> Result<(), ServeRefusal> {
+/// Waits until the packages of a version are here, if another deployment has them. Returns false if they were here
+/// already.
+pub(super) async fn arrive(door: &RegistryDoor, key: &VersionKey) -> Result<bool, ServeRefusal> {
     let version = door.registry.version(key).await?;
     served(key, version.as_ref())?;
     let located = version.as_ref().and_then(|version| version.known.content());
     if located.is_none_or(|located| located.base == BaseLocation::Here) {
-        return Ok(());
+        return Ok(false);
     }
     if door.peers.arrive(key).await? {
-        Ok(())
+        Ok(true)
     } else {
         Err(ServeRefusal::elsewhere(key))
     }

@@ -144,7 +144,7 @@ metrics! {
         "Records that were pushed to other deployments without success until they were given up, so far. They come with the next reading of the log.";
     RegistryConflicts = Gauge "registry_conflicts" [] "Versions with two contents. Take them down.";
     RegistryStoreFailures = Counter "registry_store_failures_total" ["kind"]
-        "Failures of the object store of packages, as this server saw them: `away`, `slow`, `wrong` (other bytes than those of the version), `disk` (of this server).";
+        "Failures of the object store of packages, as this server saw them: `away`, `slow`, `refused` (such as wrong credentials), `wrong` (other bytes than those of the version), `missing` (a package is lost), `disk` (of this server).";
     RegistryFills = Counter "registry_fills_total" ["outcome"]
         "Versions that the registry did not have and that this server looked for elsewhere, by outcome: `filled`, `not_found`, \
          `refused` (it breaks a rule), `failed` (the network, a server, or a limit of everything that was fetched), `internal`, `busy` (too many at once), \

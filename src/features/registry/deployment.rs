@@ -73,8 +73,8 @@ impl DeploymentRow {
         // Two first servers with two directories come here.
         if self.store_id != *packages {
             return refused(format!(
-                "the packages of this database are in another store: its identifier is {}, and that of this directory is \
-                 {packages}. Use the directory that the first server used. Several replicas need a shared one",
+                "the packages of this database are in another store: its identifier is {}, and that of the given one is \
+                 {packages}. Use the directory or the object store that the first server used. Several replicas need a shared one",
                 self.store_id
             ));
         }

@@ -516,7 +516,7 @@ impl Store {
     /// false if there is nothing to remove, or if somebody else removes it.
     ///
     /// No transaction waits for the store of packages. At the end of its claim, a package that is still there is due again.
-    pub(super) async fn registry_package_claim(
+    pub async fn registry_package_claim(
         &self,
         digest: &Sha256Digest,
         until: DateTime<Utc>,
@@ -544,7 +544,7 @@ impl Store {
     }
 
     /// Forgets a package that was removed from the store of packages, unless its claim until this time is over.
-    pub(super) async fn registry_package_removed(
+    pub async fn registry_package_removed(
         &self,
         digest: &Sha256Digest,
         until: DateTime<Utc>,

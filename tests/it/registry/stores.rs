@@ -11,9 +11,10 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chrono::TimeDelta;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lockkeeper::context::PackagePlace;
 use lockkeeper::features::registry::{Published, Registry, VersionOrigin, Visibility};
@@ -24,6 +25,7 @@ use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::versions::VersionKey;
 use sha2::Sha256;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use super::world::{HOST, Office, Replica, archive, by_ops};
 use crate::support::db::{Backend, TestDb, store_test, tell};
@@ -42,7 +44,21 @@ enum Fault {
     Lies,
     /// Packages end in the middle.
     CutsOff,
+    /// Requests are refused, with a text that repeats a secret of them.
+    Refuses,
+    /// Requests are sent to another address.
+    Redirects,
+    /// Conditions of requests are not known.
+    NoConditions,
+    /// The answer to the end of an upload is lost, and the next attempt finds no upload.
+    LosesAnswer,
+    /// Removals are held until the test lets them go on.
+    Holds,
 }
+
+/// Answer that repeats the request, as S3 does.
+const REFUSAL: &str = "<Error><Code>SignatureDoesNotMatch</Code><CanonicalRequest>\
+    x-amz-security-token:secret-of-the-store</CanonicalRequest></Error>";
 
 /// A store that speaks as much of the protocol of S3 as the server uses.
 #[derive(Default)]
@@ -52,6 +68,11 @@ struct FakeStore {
     fault: Mutex<Fault>,
     /// Methods and keys of the requests for packages.
     requests: Mutex<Vec<(Method, String)>>,
+    /// Key of an object that nobody may remove.
+    retained: Mutex<Option<String>>,
+    /// A removal has arrived, and may go on.
+    held: Notify,
+    released: Notify,
 }
 
 impl FakeStore {
@@ -104,6 +125,12 @@ impl FakeStore {
             let mut requests = self.requests.lock().unwrap();
             requests.push((method.clone(), key.clone()));
         }
+        if fault == Fault::Refuses {
+            return (StatusCode::FORBIDDEN, REFUSAL).into_response();
+        }
+        if fault == Fault::Redirects {
+            return Redirect::temporary("/packages/sha256/elsewhere").into_response();
+        }
         let mut objects = self.objects.lock().unwrap();
         let mut parts = self.parts.lock().unwrap();
         let tag = [(header::ETAG, "\"tag\"")];
@@ -143,7 +170,11 @@ impl FakeStore {
                 tag.into_response()
             }
             ("PUT", _) => {
-                if headers.contains_key(header::IF_NONE_MATCH) && objects.contains_key(&key) {
+                let is_conditional = headers.contains_key(header::IF_NONE_MATCH);
+                if is_conditional && fault == Fault::NoConditions {
+                    return StatusCode::NOT_IMPLEMENTED.into_response();
+                }
+                if is_conditional && objects.contains_key(&key) {
                     return StatusCode::PRECONDITION_FAILED.into_response();
                 }
                 objects.insert(key, body);
@@ -155,11 +186,21 @@ impl FakeStore {
             ("POST", _) => {
                 let content = parts.remove(&key).unwrap();
                 objects.insert(key, content);
+                if fault == Fault::LosesAnswer {
+                    return StatusCode::NOT_FOUND.into_response();
+                }
                 xml(
                     "<CompleteMultipartUploadResult><ETag>tag</ETag></CompleteMultipartUploadResult>",
                 )
             }
+            ("DELETE", upload) if upload.contains("uploadId") => {
+                parts.remove(&key);
+                StatusCode::NO_CONTENT.into_response()
+            }
             ("DELETE", _) => {
+                if self.retained.lock().unwrap().as_ref() == Some(&key) {
+                    return StatusCode::FORBIDDEN.into_response();
+                }
                 objects.remove(&key);
                 StatusCode::NO_CONTENT.into_response()
             }
@@ -172,6 +213,11 @@ async fn answer(State(store): State<Arc<FakeStore>>, request: Request<Body>) -> 
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
     let query = parts.uri.query().unwrap_or_default();
+    let is_held = *store.fault.lock().unwrap() == Fault::Holds;
+    if is_held && parts.method == Method::DELETE {
+        store.held.notify_one();
+        store.released.notified().await;
+    }
     store.answer(&parts.method, parts.uri.path(), query, &parts.headers, body)
 }
 
@@ -186,10 +232,14 @@ fn object(method: &Method, headers: &HeaderMap, content: Vec<u8>, is_cut_off: bo
         let range = range.to_str().ok()?.strip_prefix("bytes=")?;
         let (start, end) = range.split_once('-')?;
         let (start, end): (usize, usize) = (start.parse().ok()?, end.parse().ok()?);
-        Some((start, end.min(size - 1)))
+        Some((start, end.min(size.saturating_sub(1))))
     });
+    if range.is_some_and(|(start, _)| start >= size) {
+        return StatusCode::RANGE_NOT_SATISFIABLE.into_response();
+    }
+    let tag = format!("\"{}\"", Sha256Digest::of(&content));
     let mut response = Response::builder()
-        .header(header::ETAG, "\"tag\"")
+        .header(header::ETAG, tag)
         .header(header::LAST_MODIFIED, "Mon, 02 Mar 2026 09:00:00 GMT");
     let part = match range {
         None => content,
@@ -207,7 +257,7 @@ fn object(method: &Method, headers: &HeaderMap, content: Vec<u8>, is_cut_off: bo
         part.len()
     };
     let body = if method == Method::HEAD {
-        response = response.header(header::CONTENT_LENGTH, sent);
+        response = response.header(header::CONTENT_LENGTH, part.len());
         Body::empty()
     } else {
         Body::from(part[..sent].to_vec())
@@ -437,34 +487,129 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
     }
     store.set(Fault::None);
     // Damaged for good, and then mended by the same files.
-    store
-        .objects
-        .lock()
-        .unwrap()
-        .insert(key_of(&digest), b"damaged".to_vec());
-    let fault = site
-        .office
-        .registry
-        .verify(true)
-        .await
-        .unwrap()
-        .unwrap_err();
-    assert!(
-        fault.to_string().contains("has 7 bytes instead of"),
-        "{fault}"
-    );
-    assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 500);
-    let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
-    let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
-    let again = site.office.package(&key, &files).await;
-    let ops = by_ops();
-    let again = site
-        .office
-        .registry
-        .publish(again, VersionOrigin::Command, &ops);
-    assert_eq!(again.await.unwrap(), Published::Same);
-    assert!(site.office.registry.verify(true).await.unwrap().is_ok());
+    for (number, damaged, said) in [
+        (2, "damaged", "has 7 bytes instead of"),
+        (3, "", "it is empty"),
+    ] {
+        let object = (key_of(&digest), damaged.as_bytes().to_vec());
+        store.objects.lock().unwrap().extend([object]);
+        let registry = &site.office.registry;
+        let fault = registry.verify(true).await.unwrap().unwrap_err();
+        assert!(fault.to_string().contains(said), "{fault}");
+        let server = site.server(db, number).await;
+        assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 500);
+        let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
+        let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
+        let again = site.office.package(&key, &files).await;
+        let ops = by_ops();
+        let again = registry.publish(again, VersionOrigin::Command, &ops);
+        assert_eq!(again.await.unwrap(), Published::Same);
+        assert!(registry.verify(true).await.unwrap().is_ok());
+        assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
+    }
+}
+
+async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    let (_, digest) = site.publish("v1.0.0", b"package net\n").await;
+    store.set(Fault::Holds);
+    let key = "go example.com/net v1.0.0";
+    let down = site.office.take_down(key, TakedownKind::Mistake, "no");
+    let meanwhile = async {
+        store.held.notified().await;
+        site.publish("v1.1.0", b"package net // 1\n").await;
+        // The same bytes are not published at this moment, because they would be removed.
+        let tomorrow = db.now() + TimeDelta::days(1);
+        let announced = db.store().registry_package_announce(&digest, tomorrow);
+        assert!(!announced.await.unwrap());
+        store.set(Fault::None);
+        store.released.notify_one();
+    };
+    tokio::join!(Box::pin(down), Box::pin(meanwhile));
+    // On a slow machine, the removal was given up and is repeated.
+    db.clock.advance(Duration::from_mins(6));
+    site.office.registry.remove_orphans().await.unwrap();
+    assert_eq!(store.keys().len(), 2, "{:?}", store.keys());
+    assert!(!store.keys().contains(&key_of(&digest)));
+}
+
+async fn an_object_that_cannot_be_removed_does_not_keep_the_others(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    let (_, retained) = site.publish("v1.0.0", b"package net // 0\n").await;
+    let (_, other) = site.publish("v1.1.0", b"package net // 1\n").await;
+    *store.retained.lock().unwrap() = Some(key_of(&retained));
+    for version in ["v1.0.0", "v1.1.0"] {
+        let key = format!("go example.com/net {version}");
+        let kind = TakedownKind::Security;
+        site.office.take_down(&key, kind, "has a key").await;
+        // The first one is due again, before the second one.
+        db.clock.advance(Duration::from_mins(6));
+    }
+    assert!(store.keys().contains(&key_of(&retained)));
+    assert!(!store.keys().contains(&key_of(&other)));
+    let registry = &site.office.registry;
+    let error = registry.remove_orphans().await.unwrap_err().to_string();
+    assert!(error.contains("refuses a request"), "{error}");
+    *store.retained.lock().unwrap() = None;
+    db.clock.advance(Duration::from_mins(6));
+    assert_eq!(registry.remove_orphans().await.unwrap(), 1);
+    assert!(!store.keys().contains(&key_of(&retained)));
+}
+
+async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    let (package, digest) = site.publish("v1.0.0", b"package net\n").await;
+    let server = site.server(db, 1).await;
+    let key: VersionKey = "go example.com/net v1.2.0".parse().unwrap();
+    let files = [
+        ("go.mod", GO_MOD),
+        ("net.go", b"package net // 2\n".as_slice()),
+    ];
+    for (fault, said) in [
+        (Fault::Refuses, "403 Forbidden: SignatureDoesNotMatch"),
+        (Fault::Redirects, "307 Temporary Redirect"),
+    ] {
+        store.set(fault);
+        let blobs = site.office.registry.blobs();
+        let error = blobs.remove(&digest).await.unwrap_err().to_string();
+        // Answers to HEAD have no text.
+        assert!(error.contains(&said[..3]), "{error}");
+        let staged = site.office.package(&key, &files).await.staged;
+        let error = blobs.keep(staged).await.unwrap_err();
+        assert!(error.is_unusable() && !error.is_away(), "{error}");
+        let error = error.to_string();
+        assert!(error.contains(said), "{error}");
+        assert!(!error.contains("secret-of-the-store"), "{error}");
+        assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 503, "{fault:?}");
+    }
+    let requests = store.requests.lock().unwrap().clone();
+    assert!(!requests.iter().any(|(_, key)| key.contains("elsewhere")));
+    store.set(Fault::None);
     assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
+}
+
+async fn a_store_without_conditions_keeps_packages(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    store.set(Fault::NoConditions);
+    let site = Site::open(db, URL, variables).await;
+    let (package, _) = site.publish("v1.0.0", b"package net\n").await;
+    let server = site.server(db, 1).await;
+    assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
+}
+
+#[test]
+fn an_upload_whose_last_answer_is_lost_is_no_failure() {
+    tell(async {
+        let db = TestDb::new(Backend::Sqlite).await;
+        let (store, variables) = FakeStore::start().await;
+        let site = Site::open(&db, URL, variables).await;
+        store.set(Fault::LosesAnswer);
+        let (package, digest) = site.publish("v1.0.0", &noise(9 << 20)).await;
+        assert!(store.objects.lock().unwrap()[&key_of(&digest)] == package);
+    });
 }
 
 async fn the_store_of_another_database_is_refused(db: &TestDb) {
@@ -493,6 +638,25 @@ async fn the_store_of_another_database_is_refused(db: &TestDb) {
     let error = open().await.err().unwrap().to_string();
     assert!(error.contains("is not a store of packages"), "{error}");
     assert!(!error.contains("secret-of-the-store"), "{error}");
+    let ours = format!("{}\n", site.office.registry.blobs().store_id());
+    let object = (id, ours.clone().into_bytes());
+    store.objects.lock().unwrap().extend([object]);
+    assert!(open().await.is_ok());
+    // The packages were copied from a directory, which is still a store.
+    let dir = db.dir.path().join("other");
+    std::fs::write(dir.join("store-id"), &ours).unwrap();
+    let error = open().await.err().unwrap().to_string();
+    assert!(
+        error.contains("is still a store of packages, and so is `s3://packages/mods`"),
+        "{error}"
+    );
+    std::fs::rename(dir.join("store-id"), dir.join("store-id.moved")).unwrap();
+    assert!(open().await.is_ok());
+    // A command without the flag publishes and removes nothing there.
+    let ring = Arc::new(keyring(&db.dir.path().join("keys")).unwrap());
+    let without = Registry::open(db.store().clone(), Some(ring), HOST.parse().unwrap(), &dir);
+    let error = without.await.err().unwrap().to_string();
+    assert!(error.contains("set --registry-store"), "{error}");
 }
 
 store_test!(
@@ -500,6 +664,10 @@ store_test!(
     many_requests_for_a_package_read_it_once,
     a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served,
     wrong_bytes_of_a_store_are_noticed_and_never_served,
+    nobody_waits_for_a_store_that_removes_a_package,
+    an_object_that_cannot_be_removed_does_not_keep_the_others,
+    a_store_that_refuses_requests_gets_and_tells_no_secrets,
+    a_store_without_conditions_keeps_packages,
     the_store_of_another_database_is_refused,
 );
 

@@ -48,6 +48,7 @@ store_test!(
     an_index_lists_each_version_at_a_time_of_its_own,
     a_package_stays_while_a_version_refers_to_it,
     a_publication_waits_for_a_removal_of_its_package,
+    a_removal_that_was_given_up_keeps_its_package_from_being_published,
     a_token_reads_what_its_scopes_name,
     a_deployment_has_one_name_one_key_and_one_store,
     a_registry_publishes_deprecates_and_takes_down,
@@ -831,6 +832,43 @@ async fn a_publication_waits_for_a_removal_of_its_package(db: &TestDb) {
     assert_eq!(registry.remove_orphans().await.unwrap(), 0);
     registry.verify(true).await.unwrap().unwrap();
     assert_eq!(db.store().registry_packages_due(10).await.unwrap(), []);
+}
+
+async fn a_removal_that_was_given_up_keeps_its_package_from_being_published(db: &TestDb) {
+    let store = db.store();
+    namespaces(store).await;
+    let [one, two] =
+        ["1.0.0", "2.0.0"].map(|version| key(&format!("module acme/vpc/aws {version}")));
+    let package = digest(1);
+    let until = db.now() + TimeDelta::minutes(5);
+    let claim = async || store.registry_package_claim(&package, until).await.unwrap();
+    let announce = async || {
+        let tomorrow = db.now() + TimeDelta::days(1);
+        let announced = store.registry_package_announce(&package, tomorrow);
+        announced.await.unwrap()
+    };
+    let add_two = RecordChange::Add(content(NameKind::Module, 1));
+    assert_eq!(add(store, &one, 1).await, id(1));
+    assert!(!claim().await, "a version has it");
+    assert_eq!(delete(store, &one, "no").await, id(2));
+    assert!(claim().await);
+    assert!(!claim().await, "another server removes it");
+    // The store of packages has not answered, so it may still remove the package.
+    assert!(!announce().await);
+    let refused = record(store, &two, add_two.clone()).await;
+    assert_eq!(refused, LogOutcome::PackageGone);
+    assert_eq!(store.registry_packages_due(10).await.unwrap(), []);
+    db.clock.advance(Duration::from_mins(5));
+    assert_eq!(
+        store.registry_packages_due(10).await.unwrap(),
+        [package.clone()]
+    );
+    assert!(announce().await);
+    // An answer that comes too late takes nothing away.
+    let late = store.registry_package_removed(&package, until);
+    late.await.unwrap();
+    assert_eq!(record(store, &two, add_two).await, id(3));
+    assert_eq!(store.registry_packages_due(10).await.unwrap(), []);
 }
 
 async fn a_token_reads_what_its_scopes_name(db: &TestDb) {

@@ -245,7 +245,7 @@ impl HttpService for StoreClient {
             return Ok(HttpResponse::from_parts(parts, body));
         }
         let code = code_of(body).await;
-        let is_for_library = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        let is_for_library = (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
             || matches!(
                 status,
                 StatusCode::UNAUTHORIZED
@@ -293,7 +293,7 @@ pub fn describe_failure(error: &object_store::Error) -> String {
 /// Returns an error and its causes.
 fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     let first: &(dyn Error + 'static) = error;
-    std::iter::successors(Some(first), |error| error.source())
+    std::iter::successors(Some(first), |&error| error.source())
 }
 
 /// Reads the code of a refusal, such as `AccessDenied`. Empty: it has none.

@@ -136,19 +136,7 @@ impl FakeStore {
         let tag = [(header::ETAG, "\"tag\"")];
         match (method.as_str(), query) {
             ("GET", list) if list.contains("list-type=2") => {
-                let found = objects.keys().filter(|key| key.contains("/sha256/"));
-                let found: Vec<String> = found
-                    .map(|key| {
-                        format!(
-                            "<Contents><Key>{key}</Key><LastModified>2026-03-02T09:00:00.000Z</LastModified>\
-                             <ETag>tag</ETag><Size>1</Size></Contents>"
-                        )
-                    })
-                    .collect();
-                xml(&format!(
-                    "<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>",
-                    found.concat()
-                ))
+                list_of(objects.keys().filter(|key| key.contains("/sha256/")))
             }
             ("GET" | "HEAD", _) => {
                 let Some(content) = objects.get(&key) else {
@@ -223,6 +211,20 @@ async fn answer(State(store): State<Arc<FakeStore>>, request: Request<Body>) -> 
 
 fn xml(text: &str) -> Response {
     ([(header::CONTENT_TYPE, "application/xml")], text.to_owned()).into_response()
+}
+
+fn list_of<'a>(keys: impl Iterator<Item = &'a String>) -> Response {
+    let found = keys.map(|key| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-03-02T09:00:00.000Z</LastModified>\
+             <ETag>tag</ETag><Size>1</Size></Contents>"
+        )
+    });
+    let found: Vec<String> = found.collect();
+    xml(&format!(
+        "<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>",
+        found.concat()
+    ))
 }
 
 /// Answers with an object or a part of it, which can be cut off.

@@ -72,15 +72,22 @@ impl PackageCache {
         }
     }
 
-    /// Opens a copy, and marks it as used. One that is damaged is removed. Waits for the disk.
-    pub fn open(&self, digest: &Sha256Digest) -> Result<Option<File>, BlobError> {
+    /// Opens a copy, and marks it as used. One that is damaged is removed, also if it only has another size than it
+    /// should have. Waits for the disk.
+    pub fn open(
+        &self,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<Option<File>, BlobError> {
         let path = self.path(digest);
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(file_error(&path, source)),
         };
-        if !self.is_verified(digest) {
+        let found = file.metadata().map(|meta| meta.len()).ok();
+        let has_size = size.is_none() || size == found;
+        if !has_size || !self.is_verified(digest) {
             let failed = |source| file_error(&path, source);
             let (found, _) = hash_file(&mut file).map_err(failed)?;
             if found != *digest {
@@ -289,14 +296,14 @@ mod tests {
         let cache = PackageCache::new(dir.path().join(CACHED), limits);
         let [one, two, three] = [b"one-123456", b"two-123456", b"three-3456"].map(|content| {
             let digest = add(&cache, content);
-            assert!(cache.open(&digest).unwrap().is_some());
+            assert!(cache.open(&digest, None).unwrap().is_some());
             digest
         });
         for (digest, hours) in [(&one, 3), (&two, 2), (&three, 1)] {
             age(&cache, digest, hours);
         }
         // Requested again, so another one is the oldest.
-        let open = cache.open(&one).unwrap().unwrap();
+        let open = cache.open(&one, None).unwrap().unwrap();
         let four = add(&cache, b"four-23456");
         let mut kept = cache.kept().unwrap();
         kept.sort_by_key(ToString::to_string);
@@ -308,11 +315,11 @@ mod tests {
         }
         // A package larger than all is kept as long as it is the newest one.
         let large = add(&cache, &[7; 100]);
-        assert_eq!(cache.kept().unwrap(), [large.clone()]);
+        assert_eq!(cache.kept().unwrap(), std::slice::from_ref(&large));
         assert_eq!(open.metadata().unwrap().len(), 10);
         assert!(cache.remove(&large).unwrap());
         assert!(!cache.remove(&large).unwrap());
-        assert!(cache.open(&large).unwrap().is_none());
+        assert!(cache.open(&large, None).unwrap().is_none());
     }
 
     #[test]
@@ -323,11 +330,16 @@ mod tests {
         let [one, two] = [b"package-1", b"package-2"].map(|content| add(&cache, content));
         std::fs::write(cache.path(&one), "package-x").unwrap();
         let next = open();
-        assert!(next.open(&one).unwrap().is_none());
+        assert!(next.open(&one, None).unwrap().is_none());
         let mut content = String::new();
-        let mut file = next.open(&two).unwrap().unwrap();
+        let mut file = next.open(&two, None).unwrap().unwrap();
         file.read_to_string(&mut content).unwrap();
         assert_eq!(content, "package-2");
+        // Cut off while the process runs.
+        assert!(next.open(&two, Some(9)).unwrap().is_some());
+        std::fs::write(next.path(&two), "pack").unwrap();
+        assert!(next.open(&two, Some(9)).unwrap().is_none());
+        let two = add(&next, b"package-2");
         assert_eq!(next.kept().unwrap(), [two]);
         assert_eq!(remove_all(&dir.path().join(CACHED)).unwrap(), 1);
         assert_eq!(remove_all(&dir.path().join(CACHED)).unwrap(), 0);

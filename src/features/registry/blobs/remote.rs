@@ -349,7 +349,7 @@ impl RemotePackages {
     ) -> Result<Option<File>, BlobError> {
         for _ in 0..ATTEMPTS {
             let (cache, of) = (Arc::clone(&self.cache), digest.clone());
-            let copy = blocking(move || cache.open(&of)).await?;
+            let copy = blocking(move || cache.open(&of, size)).await?;
             if copy.is_some() {
                 return Ok(copy);
             }

@@ -2,6 +2,7 @@
 //! and Azure, which `make interop` installs.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -23,6 +24,7 @@ use lockkeeper::objects::RemoteObjects;
 use lockkeeper::seal::keyring;
 use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::versions::VersionKey;
+use regex::Regex;
 use sha2::Sha256;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -688,26 +690,32 @@ impl Drop for RealStore {
 }
 
 impl RealStore {
-    /// Starts a program that `make interop` has installed, and waits until it answers.
-    async fn start(name: &str, args: impl Fn(&str, &Path) -> Vec<String>) -> Self {
+    /// Starts a program that `make interop` has installed, on a port that it chooses, and waits until it tells its address.
+    async fn start(name: &str, args: impl Fn(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // Nobody else gets the port at once, because the system hands out others first.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = port.local_addr().unwrap().port().to_string();
-        let process = start_program(&program(name), &args(&port, dir.path()));
-        let store = Self {
+        let told = dir.path().join("told");
+        let process = start_program(&program(name), &args(dir.path()), &told);
+        let mut store = Self {
             process,
-            url: format!("http://127.0.0.1:{port}"),
+            url: String::new(),
             _dir: dir,
         };
-        let address = format!("127.0.0.1:{port}");
+        let address =
+            Regex::new(r"(?:Running|listens) on (http://127\.0\.0\.1:[1-9][0-9]*)\s").unwrap();
         let answers = async {
-            while tokio::net::TcpStream::connect(&address).await.is_err() {
+            loop {
+                let text = std::fs::read_to_string(&told).unwrap();
+                if let Some(found) = address.captures(&text) {
+                    return found[1].to_owned();
+                }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let started = tokio::time::timeout(Duration::from_mins(2), answers).await;
-        assert!(started.is_ok(), "{name} does not start");
+        store.url = started.unwrap_or_else(|_| {
+            let told = std::fs::read_to_string(&told).unwrap();
+            panic!("{name} does not start: {told}")
+        });
         store
     }
 
@@ -732,10 +740,11 @@ impl RealStore {
     clippy::disallowed_methods,
     reason = "a server of the test, which is no program of Lockkeeper"
 )]
-fn start_program(program: &Path, args: &[String]) -> Child {
+fn start_program(program: &Path, args: &[String], told: &Path) -> Child {
+    let told = File::create(told).unwrap();
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdout(told.try_clone().unwrap()).stderr(told);
     command.spawn().unwrap()
 }
 
@@ -748,8 +757,8 @@ fn program(name: &str) -> PathBuf {
 #[ignore = "needs the server that `make interop` installs"]
 fn packages_are_kept_in_s3() {
     tell(async {
-        let moto = RealStore::start("moto", |port, _| {
-            ["-H", "127.0.0.1", "-p", port].map(str::to_owned).to_vec()
+        let moto = RealStore::start("moto", |_| {
+            ["-H", "127.0.0.1", "-p", "0"].map(str::to_owned).to_vec()
         });
         let moto = moto.await;
         moto.create("/packages", &[]).await;
@@ -767,13 +776,13 @@ const ACCOUNT_KEY: &str =
 #[ignore = "needs the server that `make interop` installs"]
 fn packages_are_kept_in_azure() {
     tell(async {
-        let azurite = RealStore::start("azurite", |port, dir| {
+        let azurite = RealStore::start("azurite", |dir| {
             let dir = dir.display().to_string();
             let args = [
                 "--blobHost",
                 "127.0.0.1",
                 "--blobPort",
-                port,
+                "0",
                 "--location",
                 &dir,
             ];

@@ -261,6 +261,12 @@ impl SharedNames {
         }
     }
 
+    /// Returns true if versions of the name are shared that came from a repository. Perhaps only people inside the network
+    /// reach it, so a pattern for all names does not mean them.
+    pub(super) fn has_fetched(&self, name: &RegistryName) -> bool {
+        self.shares.single_out(name) && self.has(name)
+    }
+
     pub(super) fn has(&self, name: &RegistryName) -> bool {
         if !self.accepts.matches(name) {
             return false;
@@ -520,8 +526,11 @@ fn add(
     body.id = number;
     // R6: the name of a version that was fetched may belong to an owner at the peer, who has not published it. So its
     // record says that it was fetched, except one that an earlier release has made.
-    let is_unclear = fetched.contains(&id) && record.fetched().is_none();
-    if is_unclear || !shared.has(&record.key().name()) {
+    let is_shared = match record.fetched() {
+        Some(_) => shared.has_fetched(&record.key().name()),
+        None => !fetched.contains(&id) && shared.has(&record.key().name()),
+    };
+    if !is_shared {
         let hash = tlog::record_hash(text.as_bytes()).to_string();
         body.withheld.push(WithheldItem { id: number, hash });
         return Ok(());
@@ -556,10 +565,18 @@ async fn package(
         let names = registry.store();
         let names = names.registry_names_of_package(&digest, last.as_ref());
         let names = names.await?;
-        if names.iter().any(|name| shared.has(name)) {
+        let is_shared = names.iter().any(|(name, is_fetched)| {
+            if *is_fetched {
+                shared.has_fetched(name)
+            } else {
+                shared.has(name)
+            }
+        });
+        if is_shared {
             break;
         }
-        last = Some(names.last().cloned().ok_or(ExchangeRefusal::NotFound)?);
+        let (name, _) = names.last().ok_or(ExchangeRefusal::NotFound)?;
+        last = Some(name.clone());
     }
     let package = registry
         .package(&digest)

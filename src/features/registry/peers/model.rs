@@ -162,6 +162,12 @@ impl NamePatterns {
             .any(|pattern| !pattern.is_for_all() && pattern.matches(name) && pattern.is_within(set))
     }
 
+    /// Returns true if a pattern has the name and not all names of its kind.
+    pub fn single_out(&self, name: &RegistryName) -> bool {
+        let mut narrow = self.0.iter().filter(|pattern| !pattern.is_for_all());
+        narrow.any(|pattern| pattern.matches(name))
+    }
+
     /// Returns the patterns in the order in which they were given.
     pub fn iter(&self) -> std::slice::Iter<'_, NamePattern> {
         self.0.iter()

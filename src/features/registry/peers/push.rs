@@ -276,9 +276,12 @@ impl PeerExchange {
         let mut next = Vec::new();
         for (id, text) in records {
             let record = Record::parse(text.as_bytes()).map_err(|_| damaged(id))?;
-            let is_told = record.maker().deployment == *own
-                && (record.fetched().is_some() || !fetched.contains(&id))
-                && shared.has(&record.key().name());
+            let name = record.key().name();
+            let is_shared = match record.fetched() {
+                Some(_) => shared.has_fetched(&name),
+                None => !fetched.contains(&id) && shared.has(&name),
+            };
+            let is_told = is_shared && record.maker().deployment == *own;
             next.push(NextRecord {
                 id: u64::try_from(id.get()).map_err(|_| damaged(id))?,
                 body: is_told.then(|| PushBody::new(&record, text)),

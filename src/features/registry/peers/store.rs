@@ -670,22 +670,27 @@ impl Store {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM registry_conflicts").fetch_one(db))
     }
 
-    /// Returns names with a version that has this package: the first ones, or those after one.
+    /// Returns names with a version that has this package, and true if all of these came from repositories: the first
+    /// names, or those after one.
     pub(super) async fn registry_names_of_package(
         &self,
         digest: &Sha256Digest,
         after: Option<&RegistryName>,
-    ) -> Result<Vec<RegistryName>> {
+    ) -> Result<Vec<(RegistryName, bool)>> {
         // Kinds are in the order of their names.
         let (kind, name) = after.map_or(("", ""), |after| (after.kind().as_str(), after.as_str()));
-        let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
-            "SELECT DISTINCT p.kind, p.name FROM registry_packages p JOIN registry_versions v ON v.kind = p.kind \
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String, i64)>(
+            "SELECT p.kind, p.name, CAST(MIN(CASE WHEN v.origin IN ('version_control', 'peer_version_control') THEN 1 \
+             ELSE 0 END) AS BIGINT) FROM registry_packages p JOIN registry_versions v ON v.kind = p.kind \
              AND v.name = p.name AND v.version = p.version WHERE p.digest = $1 AND v.base = '' \
-             AND (p.kind > $2 OR (p.kind = $2 AND p.name > $3)) ORDER BY p.kind, p.name LIMIT 1000")
+             AND (p.kind > $2 OR (p.kind = $2 AND p.name > $3)) GROUP BY p.kind, p.name ORDER BY p.kind, p.name LIMIT 1000")
             .bind(digest).bind(kind).bind(name).fetch_all(db))?;
         let rows = rows.into_iter();
-        rows.map(|(kind, name)| RegistryName::new(kind, &name).map_err(broken))
-            .collect()
+        rows.map(|(kind, name, fetched)| {
+            let name = RegistryName::new(kind, &name).map_err(broken)?;
+            Ok((name, fetched == 1))
+        })
+        .collect()
     }
 
     /// Lists the records between two IDs, these included, that are about versions which this deployment has fetched from

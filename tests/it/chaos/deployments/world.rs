@@ -39,14 +39,17 @@ const NAMESPACES: [&str; 2] = ["module acme", "go example.com/acme"];
 const SCOPES: [&str; 4] = ["read:*", "publish:*", "deprecate:*", "takedown:*"];
 /// Go module at the host with repositories.
 const FILLED: &str = "code.example.org/acme/net.git";
-/// Names that deployments exchange. The namespaces have owners at every one, so patterns name them.
-const TERMS: [&str; 12] = [
+/// Names that deployments exchange. The namespaces have owners at every one, and versions of repositories are not meant by
+/// `*`, so patterns name them.
+const TERMS: [&str; 14] = [
     "--share",
     "*",
     "--share",
     "module acme/*",
     "--share",
     "go example.com/acme/...",
+    "--share",
+    "go code.example.org/...",
     "--accept",
     "*",
     "--accept",

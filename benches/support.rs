@@ -17,6 +17,9 @@ pub mod db {
 #[path = "../tests/it/support/postgres.rs"]
 pub mod postgres;
 
+#[path = "../tests/it/support/installed.rs"]
+pub mod installed;
+
 #[expect(dead_code, reason = "tests also need servers that fail")]
 #[path = "../tests/it/support/git_http.rs"]
 #[expect(

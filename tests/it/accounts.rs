@@ -6,6 +6,7 @@ use std::process::Command;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
+use crate::support::installed::on_path;
 use crate::support::program::Said;
 
 /// Name of the note of `gerrit:jdoe`, known from the description of the format.
@@ -19,7 +20,7 @@ fn run(program: &str, args: &[&str], input: &str) -> Said {
     use std::io::Write as _;
     use std::process::Stdio;
 
-    let mut child = Command::new(program)
+    let mut child = Command::new(on_path(program))
         .args(args)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -30,3 +30,14 @@ mod store;
 mod stories;
 mod support;
 mod upgrade;
+
+/// Reserves the descriptor for secrets before the test harness opens a file, as `main` of the server does. Without it,
+/// git starts with `fork`, which copies the page tables of this large process.
+#[expect(unsafe_code, reason = "nothing else runs before the test harness")]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static RESERVE: extern "C" fn() = reserve;
+
+extern "C" fn reserve() {
+    lockkeeper::process::reserve_secret_fd();
+}

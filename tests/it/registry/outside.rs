@@ -21,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::tunnel::acceptor;
 use crate::support::git_http::GitServer;
+use crate::support::installed::on_path;
 
 const AUTHORITY: &str = include_str!("../support/tls/code_ca.cert.pem");
 const CERTIFICATE: &str = include_str!("../support/tls/code.cert.pem");
@@ -213,7 +214,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
     reason = "repositories are made as people make them"
 )]
 fn git_with(dir: &Path, args: &[&str], input: &str) -> String {
-    let mut command = Command::new("git");
+    let mut command = Command::new(on_path("git"));
     command.args(args).current_dir(dir).env_clear();
     command
         .env("PATH", "/usr/bin:/bin")

@@ -17,6 +17,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
+use super::installed::on_path;
+
 /// Behaviour of the server, and its record of requests.
 #[derive(Default)]
 pub struct Log {
@@ -218,7 +220,7 @@ async fn stall(response: Response, bytes: usize, stalled: Arc<Notify>) -> Respon
     reason = "a CGI program reads standard input, which `Cmd` does not offer"
 )]
 async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
-    let mut command = tokio::process::Command::new("git");
+    let mut command = tokio::process::Command::new(on_path("git"));
     command
         .arg("http-backend")
         .env_clear()

@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod bot;
 pub mod db;
 pub mod git_http;
+pub mod installed;
 pub mod log;
 pub mod office;
 pub mod openapi;

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
+use super::installed::on_path;
 use super::program::{Said, lockkeeper};
 use super::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
 
@@ -245,7 +246,7 @@ pub fn words_of(said: &Said) -> String {
 
 #[expect(clippy::disallowed_methods, reason = "git is run as people run it")]
 pub fn git(dir: &Path, args: &[&str]) -> Said {
-    let output = Command::new("git")
+    let output = Command::new(on_path("git"))
         .args(args)
         .current_dir(dir)
         .env_clear()

@@ -6,6 +6,8 @@ use std::process::Command;
 use lockkeeper::store::DatabaseUrl;
 use serde_json::Value;
 
+use super::installed::on_path;
+
 /// Exit code and output of the program.
 pub struct Said {
     pub code: i32,
@@ -159,7 +161,7 @@ pub fn run(
     args: &[&str],
     variables: &[(&str, &str)],
 ) -> Said {
-    let mut command = Command::new(program);
+    let mut command = Command::new(on_path(program));
     command
         .args(args)
         .current_dir(dir)

@@ -131,7 +131,10 @@ impl FromStr for RecordTime {
 
     fn from_str(text: &str) -> Result<Self, InvalidField> {
         let time = NaiveDateTime::parse_from_str(text, TIME_FORMAT);
-        Self::new(time.map_err(|_| InvalidField::Time)?.and_utc())
+        let time = Self::new(time.map_err(|_| InvalidField::Time)?.and_utc())?;
+        // Chrono also reads spaces before a number, numbers without zeros, and leap seconds.
+        let is_only_form = time.to_string() == text;
+        is_only_form.then_some(time).ok_or(InvalidField::Time)
     }
 }
 

@@ -187,7 +187,7 @@ fn a_fault_names_its_line() {
         (
             "T10:00:00",
             "T10:00:60",
-            "line 4: the value is written as `2026-11-03T10:00:59Z`",
+            "line 4: a time is written as `2026-11-03T10:00:00Z`, from 1970 to 9999",
         ),
         (
             "time",
@@ -282,6 +282,21 @@ fn a_fault_of_a_notice_names_its_line() {
         ),
     ] {
         assert_eq!(error(&delete, from, to), expected, "{from} → {to}");
+    }
+}
+
+#[test]
+fn a_time_has_one_form() {
+    let time = "2026-11-03T10:00:00Z";
+    assert_eq!(time.parse::<RecordTime>().unwrap().to_string(), time);
+    for other in [
+        "2026-11- 03T10:00:00Z",
+        "2026-11-3T10:00:00Z",
+        "+2026-11-03T10:00:00Z",
+        "2026-11-03T23:59:60Z",
+        "2026-11-03T10:00:00+00:00",
+    ] {
+        assert!(other.parse::<RecordTime>().is_err(), "{other}");
     }
 }
 

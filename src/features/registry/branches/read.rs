@@ -28,24 +28,42 @@ pub(super) fn is_wanted(path: &str) -> bool {
 }
 
 /// Returns everything that the files use: modules with this host in their sources, and all required Go modules. Files that
-/// cannot be read use nothing.
-pub(super) fn uses_in(host: &str, files: &[(RepoPath, Vec<u8>)]) -> BTreeSet<BranchUse> {
+/// cannot be read use nothing. The search ends at `most` uses, because a small repository can have the same file in many
+/// directories.
+pub(super) fn uses_in(
+    host: &str,
+    files: &[(RepoPath, Vec<u8>)],
+    most: usize,
+) -> BTreeSet<BranchUse> {
     let mut uses = BTreeSet::new();
     for (path, content) in files {
-        let dir = path.parent();
-        if path.file_name() == GO_MOD {
-            let required = required_modules(content).unwrap_or_default();
-            uses.extend(
-                required
-                    .iter()
-                    .filter_map(|(name, version)| of_go(&dir, name, version)),
-            );
-        } else if let Ok(text) = std::str::from_utf8(content) {
-            let calls = remote_calls(path, text);
-            uses.extend(calls.iter().filter_map(|call| of_call(host, &dir, call)));
+        for used in uses_of_file(host, path, content) {
+            if uses.len() >= most {
+                return uses;
+            }
+            uses.insert(used);
         }
     }
     uses
+}
+
+fn uses_of_file(host: &str, path: &RepoPath, content: &[u8]) -> Vec<BranchUse> {
+    let dir = path.parent();
+    if path.file_name() == GO_MOD {
+        let required = required_modules(content).unwrap_or_default();
+        required
+            .iter()
+            .filter_map(|(name, version)| of_go(&dir, name, version))
+            .collect()
+    } else if let Ok(text) = std::str::from_utf8(content) {
+        let calls = remote_calls(path, text);
+        calls
+            .iter()
+            .filter_map(|call| of_call(host, &dir, call))
+            .collect()
+    } else {
+        Vec::new()
+    }
 }
 
 fn of_go(dir: &RepoPath, name: &str, version: &str) -> Option<BranchUse> {
@@ -92,18 +110,21 @@ fn read_name(kind: NameKind, name: &str) -> Option<RegistryName> {
 mod tests {
     use super::*;
 
-    fn uses(files: &[(&str, &str)]) -> Vec<String> {
-        let files: Vec<(RepoPath, Vec<u8>)> = files
+    fn contents(files: &[(&str, &str)]) -> Vec<(RepoPath, Vec<u8>)> {
+        files
             .iter()
             .map(|(path, text)| (path.parse().unwrap(), text.as_bytes().to_vec()))
-            .collect();
+            .collect()
+    }
+
+    fn uses(files: &[(&str, &str)]) -> Vec<String> {
         let shown = |used: &BranchUse| {
             let version = used.version.as_ref().map(VersionKey::version);
             let version = version.unwrap_or_else(|| "several".to_owned());
             let (dir, name) = (&used.dir, used.name.as_str());
             format!("{dir} {name} [{}] {version}", used.wanted)
         };
-        uses_in("mods.example.com", &files)
+        uses_in("mods.example.com", &contents(files), usize::MAX)
             .iter()
             .map(shown)
             .collect()
@@ -148,6 +169,20 @@ mod tests {
                 ". example.org/x [v0.0.0-20240101000000-abcdefabcdef] v0.0.0-20240101000000-abcdefabcdef",
             ]
         );
+    }
+
+    #[test]
+    fn the_search_ends_at_a_number_of_uses() {
+        let calls = call("mods.example.com/acme/vpc/aws", "1.0.0");
+        let file = "require (\n\texample.com/a v1.0.0\n\texample.com/b v1.0.0\n)\n";
+        let files = contents(&[
+            ("a/go.mod", file),
+            ("b/go.mod", file),
+            ("c/main.tf", &calls),
+        ]);
+        for (most, found) in [(0, 0), (3, 3), (5, 5), (6, 5)] {
+            assert_eq!(uses_in("mods.example.com", &files, most).len(), found);
+        }
     }
 
     #[test]

@@ -37,6 +37,11 @@ const LIMITS: FileLimits = FileLimits {
 const MAX_FILE: u64 = 1 << 20;
 /// Maximum number of uses of a repository. Each is a row.
 const MAX_USES: usize = 2_000;
+/// Maximum number of uses that are searched for, with Go modules that are not in the registry. Each is in memory, and the
+/// longest ones have about three KiB.
+const MAX_FOUND: usize = 20_000;
+/// Failure of a reading that has begun and not ended.
+const CUT_OFF: &str = "the server stopped while it read the files";
 /// Number of this version of the rules. A larger one lets all default branches be read again.
 const RULES: u32 = 1;
 
@@ -136,6 +141,11 @@ async fn look(
                 credentials: Some(&credentials),
                 deadline: ctx.server.syncer.fetch_time().min(COMMIT_TIME),
             };
+            // A reading that ends with the server counts as a failure, so that the next one waits.
+            let failures = known.failures + 1;
+            let retry_at = ctx.clock.now() + pause(failures);
+            let begun = store.registry_branch_failed(repo, failures, CUT_OFF, retry_at);
+            begun.await.map_err(|error| error.to_string())?;
             read(ctx, facts, (repo, &mirror), (&remote, head)).await?
         }
     };
@@ -158,8 +168,8 @@ async fn read(
     (repo, mirror): (&RepoId, &Mirror),
     (remote, head): (&Remote<'_>, &CommitSha),
 ) -> Result<BTreeSet<BranchUse>, String> {
-    // The sync that brings the commit makes the repository due again. A partial mirror has no files, so the forge sends
-    // them.
+    // The sync that brings the commit begins now, and the next look comes after a pause. A partial mirror has no files, so the
+    // forge sends them.
     let has_head = mirror.has_commit(head).await.unwrap_or(false);
     if !has_head {
         ctx.server.syncer.used(repo).await;
@@ -177,7 +187,10 @@ async fn read(
         warn!(%repo, left_out, "A repository has more or larger files with code than are read for its uses of the registry");
     }
     let host = facts.host.to_owned();
-    let mut uses = blocking(move || uses_in(&host, &selected.files)).await;
+    let mut uses = blocking(move || uses_in(&host, &selected.files, MAX_FOUND)).await;
+    if uses.len() >= MAX_FOUND {
+        warn!(%repo, "A repository has more uses of modules than are read; those beyond {MAX_FOUND} are left out");
+    }
     let of_go = uses.iter().filter(|used| used.name.kind() == NameKind::Go);
     let of_go: BTreeSet<&str> = of_go.map(|used| used.name.as_str()).collect();
     let of_go: Vec<&str> = of_go.into_iter().collect();

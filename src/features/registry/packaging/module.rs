@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use lockkeeper_registry::records::{Checksums, PackageFileName};
 use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
 
-use super::reach::MAX_DIRS;
+use super::reach::{MAX_DIRS, MAX_SEARCHED};
 use super::{CheckedFile, PackagingError};
 use crate::discovery::{FileTree, MissingModule, missing_modules};
 use crate::model::RepoPath;
@@ -44,6 +44,13 @@ pub enum ModuleFault {
          them, or use published modules"
     )]
     FarReaching,
+    /// The module and the modules that it uses have too much code.
+    #[error(
+        "the module uses modules outside of its directory with too much code: the search for all of them reads more than {} \
+         MiB. Move the module to the directory above them, or use published modules",
+        MAX_SEARCHED >> 20
+    )]
+    TooMuchCode,
     /// Modules of the package use others that are not part of it.
     #[error("{}", list(.0))]
     Missing(Vec<MissingModule>),

@@ -5,6 +5,7 @@
 //! ([`PackageFileName::of_module_in`](lockkeeper_registry::records::PackageFileName::of_module_in)). Nothing is ever
 //! taken from outside of the repository.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lockkeeper_registry::limits::ExceededLimit;
@@ -21,6 +22,9 @@ use crate::model::RepoPath;
 
 /// Maximum number of directories that a module reaches, including those that do not exist. Nobody uses that many.
 pub(super) const MAX_DIRS: usize = 100;
+/// Number of bytes of code after which no further search begins. Each directory that is found leads to another search of
+/// all code.
+pub(super) const MAX_SEARCHED: u64 = 256 << 20;
 
 /// Files of a module, and of the directories that it reaches.
 pub(super) struct ModuleReach {
@@ -30,6 +34,10 @@ pub(super) struct ModuleReach {
     parts: BTreeMap<RepoPath, Vec<SourceEntry>>,
     /// Directories that the repository does not have.
     absent: BTreeSet<RepoPath>,
+    /// Number of directories that were ever added, also of those that another one has replaced and of those that are absent.
+    added: usize,
+    /// Bytes of code in all searches so far.
+    searched: u64,
 }
 
 /// All files of a package.
@@ -49,11 +57,30 @@ impl ModuleReach {
             parts: BTreeMap::from([(top.clone(), files)]),
             top,
             absent: BTreeSet::new(),
+            added: 1,
+            searched: 0,
         }
     }
 
     /// Returns the directories that the module reaches and that were not read yet. Parses code, which takes a while.
-    pub fn unread(&self) -> Result<BTreeSet<RepoPath>, ModuleFault> {
+    pub fn unread(&mut self) -> Result<BTreeSet<RepoPath>, ModuleFault> {
+        // What will be refused in the end is not searched.
+        if self.parts.keys().any(|part| *part != self.top) {
+            module::file_name(&self.top)?;
+        }
+        if self.searched >= MAX_SEARCHED {
+            return Err(ModuleFault::TooMuchCode);
+        }
+        let (found, searched) = self.search();
+        self.searched += searched;
+        if self.added + found.len() > MAX_DIRS {
+            return Err(ModuleFault::FarReaching);
+        }
+        Ok(found)
+    }
+
+    /// Returns the directories, and the number of bytes of code that were parsed.
+    fn search(&self) -> (BTreeSet<RepoPath>, u64) {
         let (mut paths, mut links, mut code) = (Vec::new(), Vec::new(), HashMap::new());
         for (dir, file) in self.files() {
             let Some(path) = std::str::from_utf8(&file.path)
@@ -71,11 +98,15 @@ impl ModuleReach {
             paths.push(path);
         }
         let tree = FileTree::new(paths).with_links(links);
+        let parsed = Cell::new(0_u64);
         let read = |path: &RepoPath| {
             let content = code.get(path)?;
             let is_read = content.len() as u64 <= module::MAX_CODE_FILE;
-            let text = is_read.then(|| std::str::from_utf8(content).ok()).flatten();
-            text.map(str::to_owned)
+            let text = is_read
+                .then(|| std::str::from_utf8(content).ok())
+                .flatten()?;
+            parsed.set(parsed.get() + text.len() as u64);
+            Some(text.to_owned())
         };
         // The check of the finished package finds everything that is left.
         let missing = missing_modules(&tree, &self.top, &read);
@@ -84,10 +115,7 @@ impl ModuleReach {
         let found: BTreeSet<RepoPath> = found
             .filter(|dir| !self.has(dir) && !self.absent.contains(dir))
             .collect();
-        if self.parts.len() + self.absent.len() + found.len() > MAX_DIRS {
-            return Err(ModuleFault::FarReaching);
-        }
-        Ok(found)
+        (found, parsed.get())
     }
 
     /// Returns true if a directory was read.
@@ -97,6 +125,7 @@ impl ModuleReach {
 
     /// Adds a directory. `None`: the repository does not have it.
     pub fn add(&mut self, dir: RepoPath, files: Option<Vec<SourceEntry>>) {
+        self.added += 1;
         match files {
             Some(files) => {
                 self.parts.retain(|part, _| !dir.contains(part));
@@ -183,7 +212,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn unread(reach: &ModuleReach) -> Vec<String> {
+    fn unread(reach: &mut ModuleReach) -> Vec<String> {
         let unread = reach.unread().unwrap();
         unread.iter().map(ToString::to_string).collect()
     }
@@ -198,8 +227,8 @@ mod tests {
     #[test]
     fn a_module_that_stays_in_its_directory_is_at_the_top() {
         let own = [("main.tf", "./a"), ("a/main.tf", "..")];
-        let reach = ModuleReach::new(path("modules/vpc"), files(&own));
-        assert_eq!(unread(&reach), [""; 0]);
+        let mut reach = ModuleReach::new(path("modules/vpc"), files(&own));
+        assert_eq!(unread(&mut reach), [""; 0]);
         assert_eq!(
             shown(reach),
             (
@@ -213,7 +242,7 @@ mod tests {
     fn directories_are_found_one_through_the_other_and_keep_their_places() {
         let top = path("infra/vpc");
         let mut reach = ModuleReach::new(top, files(&[("main.tf", "../shared")]));
-        assert_eq!(unread(&reach), ["infra/shared"]);
+        assert_eq!(unread(&mut reach), ["infra/shared"]);
         reach.add(
             path("infra/shared"),
             Some(files(&[
@@ -222,14 +251,14 @@ mod tests {
                 ("c.tf", "../../../out"),
             ])),
         );
-        assert_eq!(unread(&reach), ["infra/gone", "top/x"]);
+        assert_eq!(unread(&mut reach), ["infra/gone", "top/x"]);
         reach.add(path("infra/gone"), None);
         reach.add(path("top/x"), Some(files(&[("x.tf", "..")])));
-        assert_eq!(unread(&reach), ["top"]);
+        assert_eq!(unread(&mut reach), ["top"]);
         // A directory replaces those in it.
         let top = [("main.tf", "../infra/vpc"), ("x/x.tf", "..")];
         reach.add(path("top"), Some(files(&top)));
-        assert_eq!(unread(&reach), [""; 0]);
+        assert_eq!(unread(&mut reach), [""; 0]);
         let paths = [
             "infra/shared/b.tf",
             "infra/shared/c.tf",
@@ -245,12 +274,12 @@ mod tests {
     #[test]
     fn the_top_of_a_repository_has_everything() {
         let mut reach = ModuleReach::new(path("a/b"), files(&[("main.tf", "../..")]));
-        assert_eq!(unread(&reach), ["."]);
+        assert_eq!(unread(&mut reach), ["."]);
         reach.add(
             path("."),
             Some(files(&[("main.tf", "./c"), ("a/b/main.tf", "../..")])),
         );
-        assert_eq!(unread(&reach), [""; 0]);
+        assert_eq!(unread(&mut reach), [""; 0]);
         let paths = vec!["a/b/main.tf".to_owned(), "main.tf".to_owned()];
         assert_eq!(shown(reach), ("a/b".to_owned(), paths));
     }
@@ -264,7 +293,39 @@ mod tests {
             .iter()
             .map(|(file, source)| (file.as_str(), source.as_str()))
             .collect();
-        let reach = ModuleReach::new(path("a"), files(&many));
+        let mut reach = ModuleReach::new(path("a"), files(&many));
         assert_eq!(reach.unread(), Err(ModuleFault::FarReaching));
+    }
+
+    #[test]
+    fn directories_that_others_have_replaced_count() {
+        let mut reach = ModuleReach::new(path("a"), files(&[("main.tf", "../next")]));
+        for at in 0..MAX_DIRS / 2 {
+            reach.add(path(&format!("{at}/below")), Some(Vec::new()));
+            assert_eq!(reach.parts.len(), at + 2);
+            reach.add(path(&at.to_string()), Some(Vec::new()));
+        }
+        assert_eq!(reach.unread(), Err(ModuleFault::FarReaching));
+    }
+
+    #[test]
+    fn a_directory_without_a_name_for_its_package_is_searched_once() {
+        let top = path("an odd dir");
+        let mut reach = ModuleReach::new(top.clone(), files(&[("main.tf", "../a")]));
+        assert_eq!(unread(&mut reach), ["a"]);
+        reach.add(path("a"), Some(files(&[("main.tf", "../b")])));
+        assert_eq!(reach.unread(), Err(ModuleFault::Unnameable(top)));
+    }
+
+    #[test]
+    fn all_searches_together_are_limited() {
+        let mut reach = ModuleReach::new(path("a"), files(&[("main.tf", "../b")]));
+        assert_eq!(unread(&mut reach), ["b"]);
+        let once = reach.searched;
+        reach.add(path("b"), Some(files(&[("main.tf", "../c")])));
+        assert_eq!(unread(&mut reach), ["c"]);
+        assert_eq!(reach.searched, 3 * once, "the first file counts twice");
+        reach.searched = MAX_SEARCHED;
+        assert_eq!(reach.unread(), Err(ModuleFault::TooMuchCode));
     }
 }

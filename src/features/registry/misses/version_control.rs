@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::super::blobs::blocking;
-use super::super::packaging::{CheckedPackage, CommitFault};
+use super::super::packaging::{CheckedPackage, CommitFault, packing_place};
 use super::super::serve::RecentMap;
 use super::super::service::{Published, Registry};
 use super::super::store::VersionOrigin;
@@ -259,7 +259,9 @@ impl VersionControl {
         let files = scratch.into_snapshot(commit);
         let directory = module_directory(&files, place, path).await?;
         let staging = self.registry.blobs().staging_dir();
-        let package = CheckedPackage::of_commit(key.clone(), Arc::new(files), directory, staging);
+        let (key, files) = (key.clone(), Arc::new(files));
+        let packing = packing_place().await;
+        let package = CheckedPackage::of_commit(key, files, directory, staging, packing);
         let package = package.await.map_err(refused_commit)?;
         Ok(CheckedPackage {
             committed_at: Some(committed_at),
@@ -400,10 +402,14 @@ fn refused_commit(fault: CommitFault) -> SourceRefusal {
     match fault {
         CommitFault::NoDirectory(_) => SourceRefusal::not_found(fault.to_string()),
         CommitFault::Files(error) => error.into(),
-        CommitFault::Packaging(_) | CommitFault::Stopped(_) if fault.is_of_commit() => {
+        CommitFault::Packaging(_) | CommitFault::TooSlow | CommitFault::Stopped(_)
+            if fault.is_of_commit() =>
+        {
             SourceRefusal::refused(fault.to_string())
         }
-        CommitFault::Packaging(_) | CommitFault::Stopped(_) => internal(&fault),
+        CommitFault::Packaging(_) | CommitFault::TooSlow | CommitFault::Stopped(_) => {
+            internal(&fault)
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::versions::VersionKey;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
+use tokio::time::Instant;
 
 use super::directory::{LICENSE, SourceDirectory};
 use super::reach::{self, ModuleReach};
@@ -17,6 +19,16 @@ use crate::model::RepoPath;
 
 /// One commit at a time is in the memory of the process: its files, and the archive of git that they come from.
 static PLACE: Mutex<()> = Mutex::const_new(());
+/// Time after which no further directory that a module reaches is read. Everybody else waits meanwhile.
+const REACH_TIME: Duration = Duration::from_mins(4);
+
+/// Right to make a package from a commit. Only one exists at a time.
+pub type PackingPlace = MutexGuard<'static, ()>;
+
+/// Waits for the right to make a package from a commit.
+pub async fn packing_place() -> PackingPlace {
+    PLACE.lock().await
+}
 
 /// Reason why a commit has no package.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +42,9 @@ pub enum CommitFault {
     /// The files make no package, or the server failed.
     #[error(transparent)]
     Packaging(#[from] PackagingError),
+    /// The directories that a module reaches were not read in time.
+    #[error("the directories that the module uses were not read in {} minutes", REACH_TIME.as_secs() / 60)]
+    TooSlow,
     /// The work has ended in the middle.
     #[error("making the package has ended in the middle")]
     Stopped(#[source] JoinError),
@@ -42,7 +57,7 @@ impl CommitFault {
             Self::NoDirectory(_) => true,
             Self::Files(error) => error.is_of_commit(),
             Self::Packaging(error) => !error.is_internal(),
-            Self::Stopped(_) => false,
+            Self::TooSlow | Self::Stopped(_) => false,
         }
     }
 }
@@ -55,8 +70,8 @@ impl CheckedPackage {
         files: Arc<CommitSnapshot>,
         dir: RepoPath,
         staging: PathBuf,
+        place: PackingPlace,
     ) -> Result<Self, CommitFault> {
-        let place = PLACE.lock().await;
         // A task of its own: its place is taken until the memory is free, also if nobody waits for it any more.
         let packing = tokio::spawn(async move {
             let packed = pack(key, &files, &dir, &staging).await;
@@ -100,6 +115,7 @@ async fn add_reached(
     dir: &RepoPath,
 ) -> Result<(), CommitFault> {
     let mut reach = ModuleReach::new(dir.clone(), source.take_entries());
+    let until = Instant::now() + REACH_TIME;
     loop {
         let (searched, unread) = blocking(move || {
             let unread = reach.unread();
@@ -114,6 +130,9 @@ async fn add_reached(
         for dir in unread {
             if reach.has(&dir) {
                 continue;
+            }
+            if Instant::now() >= until {
+                return Err(CommitFault::TooSlow);
             }
             let archived = match files.archive(&dir, None, reach.left()).await {
                 Ok(archived) => archived,

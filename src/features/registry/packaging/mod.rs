@@ -29,7 +29,7 @@ use lockkeeper_registry::records::{
 use lockkeeper_registry::tf_archive::{TF_LIMITS, TfArchiveError};
 use lockkeeper_registry::versions::VersionKey;
 
-pub use self::commit::CommitFault;
+pub use self::commit::{CommitFault, PackingPlace, packing_place};
 pub use self::directory::{DirectoryFault, SourceDirectory};
 pub use self::go::GoModFault;
 pub use self::module::ModuleFault;

@@ -19,6 +19,7 @@ use crate::config::server::TaggedCommits;
 use crate::context::{RegistryParts, ServerCtx};
 use crate::errors::describe_error;
 use crate::features::registry::Registry;
+use crate::features::registry::packaging::packing_place;
 use crate::forges::GitCredentials;
 use crate::git::{CommitSnapshot, ForgeTags, Mirror, Remote};
 use crate::model::{CommitSha, CommitState, MirrorEvent, RepoId, SyncState};
@@ -500,10 +501,12 @@ impl Look<'_> {
         let registry = self.open().await?;
         self.budget.versions = self.budget.versions.saturating_sub(1);
         let store = &self.ctx.store;
+        // Before the attempt is recorded: a look that is cut off while it waits for others is none.
+        let packing = packing_place().await;
         let failures = tag.failures + 1;
         let due_at = self.ctx.clock.now() + pause(failures);
         store.registry_tag_attempt(place, failures, due_at).await?;
-        let package = match Box::pin(make_package(&registry, files, target)).await? {
+        let package = match Box::pin(make_package(&registry, files, target, packing)).await? {
             Ok(package) => package,
             Err(reason) => return Ok(refused(reason)),
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::packaging::{CheckedPackage, CommitFault};
+use super::super::packaging::{CheckedPackage, CommitFault, PackingPlace};
 use super::super::service::{Published, Registry, RegistryError};
 use super::super::store::VersionOrigin;
 use super::super::view::{checksums_of, notice_sentence};
@@ -85,10 +85,11 @@ pub(super) async fn make_package(
     registry: &Registry,
     files: &Arc<CommitSnapshot>,
     target: &TagTarget,
+    packing: PackingPlace,
 ) -> Result<Result<CheckedPackage, String>, PublishFailure> {
     let (key, dir) = (target.key.clone(), target.dir.clone());
     let staging = registry.blobs().staging_dir();
-    match CheckedPackage::of_commit(key, Arc::clone(files), dir, staging).await {
+    match CheckedPackage::of_commit(key, Arc::clone(files), dir, staging, packing).await {
         Ok(package) => Ok(Ok(package)),
         Err(CommitFault::NoDirectory(dir)) => {
             Ok(Err(format!("the commit has no directory {dir}.")))

@@ -49,7 +49,7 @@ mod verify;
 mod view;
 
 pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, RemoteFault, StagedBlob, StoreId};
-pub use branches::{BranchReading, BranchUse, ListedBranchUse, WatchedBranch};
+pub use branches::{BranchReading, BranchUse, BranchUseLimits, ListedBranchUse, WatchedBranch};
 pub(crate) use deployment::reseal_signing_key;
 pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};
 pub use misses::{FailedFill, FillFault, FilledCache};

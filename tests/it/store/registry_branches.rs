@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use lockkeeper::features::registry::{BranchReading, BranchUse};
-use lockkeeper::model::DataDirId;
+use lockkeeper::features::registry::{BranchReading, BranchUse, BranchUseLimits};
+use lockkeeper::model::{DataDirId, RepoId};
 use lockkeeper::store::Store;
 use lockkeeper_registry::versions::VersionKey;
 
@@ -14,6 +14,7 @@ use crate::support::db::{TestDb, store_test};
 
 store_test!(
     uses_are_those_of_the_last_reading,
+    no_repository_hides_the_others,
     a_branch_is_read_after_each_sync_and_forgotten_with_the_mirror,
 );
 
@@ -30,6 +31,10 @@ fn used(dir: &str, wanted: &str, version: Option<&str>) -> BranchUse {
 }
 
 async fn record(db: &TestDb, uses: &[BranchUse]) {
+    record_of(db, &repo(), uses).await;
+}
+
+async fn record_of(db: &TestDb, repo: &RepoId, uses: &[BranchUse]) {
     let head = "a".repeat(40).parse().unwrap();
     let uses: BTreeSet<BranchUse> = uses.iter().cloned().collect();
     let reading = BranchReading {
@@ -38,8 +43,7 @@ async fn record(db: &TestDb, uses: &[BranchUse]) {
         uses: &uses,
         due_at: db.now() + TimeDelta::hours(1),
     };
-    let repo = repo();
-    let recorded = db.store().registry_branch_record(&repo, &reading);
+    let recorded = db.store().registry_branch_record(repo, &reading);
     recorded.await.unwrap();
 }
 
@@ -81,6 +85,38 @@ async fn uses_are_those_of_the_last_reading(db: &TestDb) {
     assert_eq!(uses(store, None).await, lines(&["b [~> 1.0]"]));
     record(db, &[]).await;
     assert_eq!(uses(store, None).await, lines(&[]));
+}
+
+/// Returns `repository directory` of the uses of the module within limits.
+async fn uses_of_each(db: &TestDb, limits: BranchUseLimits<'_>) -> Vec<String> {
+    let name = used("a", "", None).name;
+    let uses = db.store().registry_branch_uses_of_each(&name, limits);
+    let uses = uses.await.unwrap().into_iter();
+    uses.map(|listed| format!("{} {}", listed.repo, listed.used.dir))
+        .collect()
+}
+
+async fn no_repository_hides_the_others(db: &TestDb) {
+    let many = ["a", "b", "c", "d"].map(|dir| used(dir, "1.0.0", Some("1.0.0")));
+    let last: RepoId = "github.com/acme/zoo".parse().unwrap();
+    record(db, &many).await;
+    record_of(db, &last, &many).await;
+    let mut limits = BranchUseLimits {
+        repos: None,
+        of_repo: 2,
+        total: 100,
+    };
+    let net = ["github.com/acme/net a", "github.com/acme/net b"];
+    let zoo = ["github.com/acme/zoo a", "github.com/acme/zoo b"];
+    assert_eq!(uses_of_each(db, limits).await, [net, zoo].concat());
+    limits.total = 2;
+    assert_eq!(uses_of_each(db, limits).await, net);
+    // The limit does not count repositories that are not listed.
+    let seen = [last];
+    limits.repos = Some(&seen);
+    assert_eq!(uses_of_each(db, limits).await, zoo);
+    limits.repos = Some(&[]);
+    assert_eq!(uses_of_each(db, limits).await, [""; 0]);
 }
 
 async fn a_branch_is_read_after_each_sync_and_forgotten_with_the_mirror(db: &TestDb) {

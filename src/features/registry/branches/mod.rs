@@ -19,4 +19,4 @@ mod reconciler;
 mod store;
 
 pub(super) use self::reconciler::RECONCILER;
-pub use self::store::{BranchReading, BranchUse, ListedBranchUse, WatchedBranch};
+pub use self::store::{BranchReading, BranchUse, BranchUseLimits, ListedBranchUse, WatchedBranch};

@@ -78,6 +78,17 @@ pub struct ListedBranchUse {
     pub used: BranchUse,
 }
 
+/// Limits of a list of uses for people.
+#[derive(Clone, Copy, Debug)]
+pub struct BranchUseLimits<'a> {
+    /// Repositories whose uses are listed. `None`: all.
+    pub repos: Option<&'a [RepoId]>,
+    /// Maximum number of uses of one repository.
+    pub of_repo: i64,
+    /// Maximum number of all uses.
+    pub total: i64,
+}
+
 #[derive(sqlx::FromRow)]
 struct BranchUseRow {
     repo: RepoId,
@@ -97,6 +108,25 @@ const DUE: &str = "SELECT s.repo, b.head_sha, b.basis, COALESCE(b.failures, 0) A
 const USES: &str = "SELECT u.repo, b.head_sha, b.looked_at, u.dir, u.wanted, u.version FROM registry_branch_uses u \
     JOIN registry_branch_repos b ON b.repo = u.repo WHERE u.kind = $1 AND u.name = $2 \
     ORDER BY u.repo, u.dir, u.wanted LIMIT $3";
+
+/// Selects at most `$4` uses of a name in each of the listed repositories (`$3`), or in all.
+macro_rules! uses_of_each_sql {
+    ($repos:literal) => {
+        concat!(
+            "SELECT u.repo, b.head_sha, b.looked_at, u.dir, u.wanted, u.version FROM (SELECT repo, dir, wanted, version, \
+             ROW_NUMBER() OVER (PARTITION BY repo ORDER BY dir, wanted) AS place FROM registry_branch_uses \
+             WHERE kind = $1 AND name = $2 AND ",
+            $repos,
+            ") u JOIN registry_branch_repos b ON b.repo = u.repo WHERE u.place <= $4 ORDER BY u.repo, u.dir, u.wanted LIMIT $5"
+        )
+    };
+}
+
+const USES_OF_EACH_SQLITE: &str =
+    uses_of_each_sql!("($3 IS NULL OR repo IN (SELECT value FROM json_each($3) AS each))");
+const USES_OF_EACH_POSTGRES: &str = uses_of_each_sql!(
+    "($3::text IS NULL OR repo = ANY(ARRAY(SELECT jsonb_array_elements_text($3::jsonb))))"
+);
 
 /// Adds the uses of a repository from a list of lists with directory, kind, name, constraint and version.
 const ADD_SQLITE: &str = "INSERT INTO registry_branch_uses (repo, dir, kind, name, wanted, version) \
@@ -120,6 +150,25 @@ const FORGET_TAGS: [&str; 3] = [
     "DELETE FROM registry_tags WHERE repo = $1 AND NOT EXISTS (SELECT 1 FROM repository_claims WHERE url = $2)",
     "DELETE FROM registry_tag_repos WHERE repo = $1 AND NOT EXISTS (SELECT 1 FROM repository_claims WHERE url = $2)",
 ];
+
+fn listed(name: &RegistryName, rows: Vec<BranchUseRow>) -> Result<Vec<ListedBranchUse>> {
+    let uses = rows.into_iter().map(|row| {
+        let version = row.version.as_deref();
+        let version = version.map(|version| key_of(name.kind(), name.as_str(), version));
+        Ok(ListedBranchUse {
+            repo: row.repo,
+            head: row.head_sha,
+            looked_at: row.looked_at,
+            used: BranchUse {
+                dir: row.dir,
+                name: name.clone(),
+                wanted: row.wanted,
+                version: version.transpose()?,
+            },
+        })
+    });
+    uses.collect()
+}
 
 impl Store {
     /// Lists the repositories with a mirror in a data directory whose default branches are due to be read, those that have
@@ -211,24 +260,27 @@ impl Store {
     ) -> Result<Vec<ListedBranchUse>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, BranchUseRow>(USES)
             .bind(name.kind()).bind(name.as_str()).bind(limit).fetch_all(db))?;
-        let uses = rows.into_iter().map(|row| {
-            let version = row.version.as_deref();
-            let version = version.map(|version| key_of(name.kind(), name.as_str(), version));
-            Ok(ListedBranchUse {
-                repo: row.repo,
-                head: row.head_sha,
-                looked_at: row.looked_at,
-                used: BranchUse {
-                    dir: row.dir,
-                    name: name.clone(),
-                    wanted: row.wanted,
-                    version: version.transpose()?,
-                },
-            })
-        });
-        let mut uses: Vec<ListedBranchUse> = uses.collect::<Result<_>>()?;
+        let mut uses = listed(name, rows)?;
         uses.retain(|listed| version.is_none_or(|version| listed.used.allows(version)));
         Ok(uses)
+    }
+
+    /// Lists the default branches that use a name, by repository and directory, so that no repository hides the others.
+    pub async fn registry_branch_uses_of_each(
+        &self,
+        name: &RegistryName,
+        limits: BranchUseLimits<'_>,
+    ) -> Result<Vec<ListedBranchUse>> {
+        let repos = limits.repos.map(|repos| {
+            let repos: Vec<String> = repos.iter().map(ToString::to_string).collect();
+            serde_json::to_string(&repos)
+        });
+        let repos = repos.transpose().map_err(broken)?;
+        let sql = self.either(USES_OF_EACH_SQLITE, USES_OF_EACH_POSTGRES);
+        let rows = on_pool!(self, db => sqlx::query_as::<_, BranchUseRow>(sql)
+            .bind(name.kind()).bind(name.as_str()).bind(repos.as_deref()).bind(limits.of_repo).bind(limits.total)
+            .fetch_all(db))?;
+        listed(name, rows)
     }
 
     /// Returns those of the paths of Go modules that the registry has.

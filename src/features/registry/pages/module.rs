@@ -13,7 +13,7 @@ use lockkeeper_registry::states::VersionState;
 use serde::Serialize;
 use tracing::warn;
 
-use super::super::branches::ListedBranchUse;
+use super::super::branches::{BranchUseLimits, ListedBranchUse};
 use super::super::input::{read_key, read_name};
 use super::super::runs::ModuleUse;
 use super::super::store::{RegistryVersion, VersionOrigin};
@@ -34,8 +34,11 @@ use crate::model::{ProjectKey, RepoId};
 const MOST_VERSIONS: usize = 200;
 const MOST_USES: usize = 100;
 
-/// Maximum number of uses that are read, also of repositories that the person does not see.
+/// Maximum number of uses that are read. Those of plans are also in repositories that the person does not see.
 const MOST_READ: i64 = 1_000;
+
+/// Maximum number of directories of one default branch on a page, so that no repository hides the others.
+const MOST_OF_BRANCH: i64 = 20;
 
 /// Maximum number of bytes of a `go.mod` file on a page.
 const MAX_GO_MOD: i32 = 64 << 10;
@@ -192,8 +195,8 @@ pub(super) async fn show(
     let mut uses = uses.await?;
     let has_more_uses = uses.len() >= usize::try_from(MOST_READ).unwrap_or(usize::MAX);
     let repos = sight.repos(None).await?;
-    let repos: Option<HashSet<RepoId>> = repos.map(|repos| repos.into_iter().collect());
     if let Some(repos) = &repos {
+        let repos: HashSet<&RepoId> = repos.iter().collect();
         uses.retain(|used| repos.contains(&used.pull.repo));
     }
     let namespace = scope.namespace_of(&name);
@@ -239,7 +242,7 @@ pub(super) async fn show(
             .collect(),
         uses_found: uses.len(),
         has_more_uses,
-        branches: BranchesView::of(&web, &name, repos.as_ref()).await?,
+        branches: BranchesView::of(&web, &name, repos.as_deref()).await?,
     };
     visitor.page("registry_module.html", &page)
 }
@@ -440,12 +443,20 @@ impl BranchesView {
     async fn of(
         web: &WebState,
         name: &RegistryName,
-        repos: Option<&HashSet<RepoId>>,
+        repos: Option<&[RepoId]>,
     ) -> Result<Self, WebError> {
-        let uses = web.store.registry_branch_uses(name, None, MOST_READ);
-        let mut uses = uses.await?;
-        let has_more = uses.len() >= usize::try_from(MOST_READ).unwrap_or(usize::MAX);
-        uses.retain(|listed| repos.is_none_or(|repos| repos.contains(&listed.repo)));
+        let limits = BranchUseLimits {
+            repos,
+            of_repo: MOST_OF_BRANCH,
+            total: MOST_READ,
+        };
+        let uses = web.store.registry_branch_uses_of_each(name, limits);
+        let uses = uses.await?;
+        let is_full = |uses: &[ListedBranchUse], most: i64| {
+            i64::try_from(uses.len()).is_ok_and(|many| many >= most)
+        };
+        let mut of_each = uses.chunk_by(|one, other| one.repo == other.repo);
+        let has_more = is_full(&uses, MOST_READ) || of_each.any(|of| is_full(of, MOST_OF_BRANCH));
         Ok(Self {
             found: uses.len(),
             uses: uses

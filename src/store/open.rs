@@ -207,7 +207,8 @@ impl Store {
         }
     }
 
-    /// Opens a connection beside those of the pools, which does not count as one of them.
+    /// Opens a connection beside those of the pools, which does not count as one of them. Neither this nor its statements
+    /// have a time limit.
     pub(crate) async fn own_connection(&self) -> Result<OwnConnection, sqlx::Error> {
         Ok(match &self.pool {
             DbPool::Sqlite { read, .. } => {

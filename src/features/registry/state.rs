@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::store::{OwnConnection, Result, Store, Tx, execute};
 
@@ -12,6 +12,12 @@ const STATE: &str =
 
 /// Time after which a connection is replaced, so that no server stays with one to a database that was replaced.
 const LONGEST: Duration = Duration::from_mins(1);
+
+/// Longest wait for an answer on the connection that was kept. The system gives up a dead one only after many minutes.
+const KEPT_TIME: Duration = Duration::from_secs(5);
+
+/// Longest wait for a new connection and its answer. Together with [`KEPT_TIME`], it is shorter than that of a request.
+const NEW_TIME: Duration = Duration::from_secs(10);
 
 /// State of the registry. Nothing that readers may see changes without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,22 +50,30 @@ impl StateReader {
         }
     }
 
-    /// Returns the current state.
+    /// Returns the current state. Fails like an overloaded database if there is no answer in time.
     pub async fn read(&mut self) -> Result<RegistryState> {
         // Taken out, so that a reading that is cancelled leaves no connection with half an answer.
         let kept = self.connection.take();
         if let Some((mut connection, since)) = kept.filter(|(_, since)| since.elapsed() < LONGEST) {
-            // It fails if it was cut off since, for example because the database was started again. Then a new one answers.
-            if let Ok(state) = state_on(&mut connection).await {
+            // It fails if it was cut off since, for example because the database was started again, and has no answer if the
+            // host of the database is gone. Then a new one answers.
+            if let Ok(Ok(state)) = timeout(KEPT_TIME, state_on(&mut connection)).await {
                 self.connection = Some((connection, since));
                 return Ok(state);
             }
         }
-        let mut connection = self.store.own_connection().await?;
-        let state = state_on(&mut connection).await?;
+        let opened = timeout(NEW_TIME, first_state(&self.store)).await;
+        let (connection, state) = opened.map_err(|_| sqlx::Error::PoolTimedOut)??;
         self.connection = Some((connection, Instant::now()));
         Ok(state)
     }
+}
+
+/// Reads the state on a new connection.
+async fn first_state(store: &Store) -> Result<(OwnConnection, RegistryState)> {
+    let mut connection = store.own_connection().await?;
+    let state = state_on(&mut connection).await?;
+    Ok((connection, state))
 }
 
 async fn state_on(connection: &mut OwnConnection) -> Result<RegistryState> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use lockkeeper::features::registry::Visibility;
+use lockkeeper::features::registry::{Published, VersionOrigin, Visibility};
+use lockkeeper::model::Sha256Digest;
 use lockkeeper::store::DatabaseUrl;
 use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::signed_note::open_note;
@@ -14,7 +15,7 @@ use lockkeeper_registry::tlog::{
 use lockkeeper_registry::versions::VersionKey;
 use serde_json::{Value, json};
 
-use super::world::{Office, Replica, archive};
+use super::world::{Office, Replica, archive, by_ops};
 use crate::support::db::{TestDb, execute, store_test};
 use crate::support::log;
 
@@ -306,6 +307,30 @@ async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
     }
 }
 
+async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestDb) {
+    let (office, server) = open(db).await;
+    let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
+    let files: &[(&str, &[u8])] = &[("go.mod", GO_MOD), ("net.go", b"package net\n")];
+    office.publish(&key.to_string(), files).await;
+    let whole = archive(&key, files);
+    let digest = Sha256Digest::of(&whole);
+    let (start, rest) = digest.as_str().split_at(2);
+    let packages = db.dir.path().join("packages/sha256");
+    // Another byte on the disk, and the same size.
+    let mut damaged = whole.clone();
+    damaged[40] ^= 1;
+    std::fs::write(packages.join(start).join(rest), damaged).unwrap();
+    let path = "/registry/go/example.com/net/@v/v1.0.0.zip";
+    for _ in 0..2 {
+        assert_eq!(server.status(path, "").await, 500);
+    }
+    let again = office.package(&key, files).await;
+    let ops = by_ops();
+    let again = office.registry.publish(again, VersionOrigin::Command, &ops);
+    assert_eq!(again.await.unwrap(), Published::Same);
+    assert_eq!(server.get(path, "").await.body, whole);
+}
+
 async fn the_log_proves_what_is_served(db: &TestDb) {
     let (office, server) = open(db).await;
     let versions: Vec<String> = (0..5).map(|minor| format!("v1.{minor}.0")).collect();
@@ -477,6 +502,7 @@ store_test!(
     the_protocol_of_module_registries_is_spoken,
     a_link_is_for_one_package_and_ten_minutes,
     packages_are_sent_whole_in_part_or_not_again,
+    a_package_that_was_damaged_is_served_again_once_it_is_mended,
     the_log_proves_what_is_served,
     the_index_lists_versions_in_the_order_of_their_addition,
     an_answer_from_memory_needs_one_statement,

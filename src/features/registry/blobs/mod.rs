@@ -7,8 +7,8 @@
 //! a crash, and until its version is taken down.
 //!
 //! - *Verified on the way in*: bytes are hashed while they arrive in a file that nothing refers to ([`BlobWriter`]), and
-//!   that file gets its name from the hash. So the same name means the same bytes, and reading verifies nothing again;
-//!   `lockkeeper registry verify --packages` does.
+//!   that file gets its name from the hash. So the same name means the same bytes, and reading verifies them again only
+//!   for the memory, where they stay; `lockkeeper registry verify --packages` verifies all.
 //! - *Durable before it is recorded*: the bytes and the directory are on the disk when [`Blobs::keep`] returns.
 //! - *The database knows what is there*: the directory is never listed to find a package. The same bytes can belong to
 //!   two versions, so the database also decides when nothing refers to a package any more and [`Blobs::remove`] may be
@@ -469,12 +469,17 @@ impl PackageReader {
         pieces.buffered(PIECES_AT_ONCE).boxed()
     }
 
-    /// Reads all bytes, which take as much memory. They are fewer than [`Self::size`] if the file was cut off since.
-    pub async fn read_whole(&self) -> Result<Vec<u8>, BlobError> {
+    /// Reads all bytes, which take as much memory. `None`: they are not those with this digest, because the file was damaged.
+    pub async fn read_whole(&self, digest: &Sha256Digest) -> Result<Option<Vec<u8>>, BlobError> {
         let size = usize::try_from(self.size);
         let size = size.map_err(|_| file_error(&self.path, ErrorKind::OutOfMemory.into()))?;
-        let package = self.clone();
-        blocking(move || package.read_now(0, size)).await
+        let (package, digest) = (self.clone(), digest.clone());
+        let read = move || {
+            let bytes = package.read_now(0, size)?;
+            let is_whole = Sha256Digest::of(&bytes) == digest;
+            Ok::<_, BlobError>(is_whole.then_some(bytes))
+        };
+        blocking(read).await
     }
 
     /// Reads `most` bytes from an offset, or fewer if the package ends before. Waits for the disk.

@@ -154,13 +154,18 @@ async fn in_memory(
     let Some(place) = door.catalog.memory_for_package(file.size) else {
         return Ok(None);
     };
-    let bytes = match open(door, version, file).await?.read_whole().await {
-        Ok(bytes) => bytes,
+    let package = open(door, version, file).await?;
+    // Memory would keep damaged bytes after the package was mended.
+    let bytes = match package.read_whole(&file.digest).await {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            // Another copy comes from an object store.
+            let removed = door.registry.blobs().remove_copy(&file.digest).await;
+            removed.map_err(RegistryError::from)?;
+            return Err(damaged(key, file));
+        }
         Err(error) => return Err(unreadable(door, key, error).await),
     };
-    if bytes.len() as u64 != file.size {
-        return Err(damaged(key, file));
-    }
     let content = memory::in_place(bytes, place);
     door.catalog.keep_package(snapshot, key, &content);
     Ok(Some(content))
@@ -242,7 +247,7 @@ async fn still_served(door: &RegistryDoor, key: &VersionKey) -> Result<(), Serve
 
 fn damaged(key: &VersionKey, file: &PackageFile) -> ServeRefusal {
     ServeRefusal::Failed(RegistryError::Damaged(format!(
-        "the package `{}` of {key} is missing or cut off",
+        "the package `{}` of {key} is missing or damaged",
         file.name
     )))
 }

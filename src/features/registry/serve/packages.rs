@@ -19,7 +19,7 @@ use lockkeeper_registry::records::PackageFile;
 use lockkeeper_registry::states::BaseLocation;
 use lockkeeper_registry::versions::VersionKey;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::super::{BlobError, PackageReader, RegistryError};
@@ -47,6 +47,9 @@ const SLOW_AFTER: Duration = Duration::from_mins(1);
 /// Interval at which a download looks whether its version is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Longest time of such a look.
+const LOOK_TIME: Duration = Duration::from_secs(30);
+
 /// Answers a request for a package of a version that the reader may read.
 pub(super) async fn send(
     door: &Arc<RegistryDoor>,
@@ -71,20 +74,20 @@ pub(super) async fn send(
     if method == Method::HEAD {
         return Ok(with(Body::empty()));
     }
-    let deadline = Instant::now() + BEGIN_TIME;
-    // A package that is on its way here takes no place.
-    let source = timeout_at(deadline, find(door, snapshot, version, file, &range))
+    let ready = Box::pin(begin(door, snapshot, places, version, file, &range));
+    let ready = timeout(BEGIN_TIME, ready)
         .await
-        .map_err(|_| ServeRefusal::Busy)??;
+        .map_err(|_| ServeRefusal::Busy)?;
+    let ReadyDownload {
+        source,
+        places,
+        looked_at,
+    } = ready?;
     if file.size <= SMALL
         && let Found::InMemory(content) = source
     {
         return Ok(with(Body::from(content)));
     }
-    let places = timeout_at(deadline, take_all(places))
-        .await
-        .map_err(|_| ServeRefusal::Busy)?;
-    let places = places.map_err(|_| ServeRefusal::Busy)?;
     let mut pieces = match source {
         Found::InMemory(content) => pieces_of(content),
         Found::InStore(reader) => reader.read(range),
@@ -99,7 +102,7 @@ pub(super) async fn send(
         door: Arc::clone(door),
         key: key.clone(),
         pieces: stream::iter([Ok(first)]).chain(pieces).boxed(),
-        looked_at: Instant::now(),
+        looked_at,
         started: Instant::now(),
         sent: 0,
         _places: places,
@@ -109,6 +112,70 @@ pub(super) async fn send(
         Ok::<_, DownloadStop>(piece.map(|piece| (piece, download)))
     });
     Ok(with(Body::from_stream(pieces)))
+}
+
+/// A download that can begin.
+struct ReadyDownload {
+    source: Found,
+    /// Places of the download. Empty: it needs none.
+    places: Vec<OwnedSemaphorePermit>,
+    /// Time before the last look whether the version is there.
+    looked_at: Instant,
+}
+
+/// Waits for the package and for places.
+async fn begin(
+    door: &RegistryDoor,
+    mut snapshot: CatalogState,
+    places: Vec<Arc<Semaphore>>,
+    version: &KeptVersion,
+    file: &PackageFile,
+    range: &Range<u64>,
+) -> Result<ReadyDownload, ServeRefusal> {
+    let mut looked_at = Instant::now();
+    // A package that is on its way here takes no place.
+    let small = prepare(door, snapshot, version, file, range).await?;
+    let places = if small.is_some() {
+        Vec::new()
+    } else {
+        take_all(places).await.map_err(|_| ServeRefusal::Busy)?
+    };
+    // An open file is still there after a takedown, and so are bytes in memory.
+    if looked_at.elapsed() >= LOOK_EVERY {
+        looked_at = Instant::now();
+        snapshot = look(door, &version.version.key).await?;
+    }
+    let source = match small {
+        Some(content) => Found::InMemory(content),
+        None => find(door, snapshot, version, file, range).await?,
+    };
+    Ok(ReadyDownload {
+        source,
+        places,
+        looked_at,
+    })
+}
+
+/// Waits until a package is here. Returns the bytes of one that needs no place.
+///
+/// A package that was opened is closed again, because the number of requests that wait for a place has no limit.
+async fn prepare(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    version: &KeptVersion,
+    file: &PackageFile,
+    range: &Range<u64>,
+) -> Result<Option<Bytes>, ServeRefusal> {
+    if file.size <= SMALL {
+        return match find(door, snapshot, version, file, range).await? {
+            Found::InMemory(content) => Ok(Some(content)),
+            Found::InStore(_) => Ok(None),
+        };
+    }
+    if door.catalog.package(&version.version.key).is_none() {
+        open(door, version, file).await.map(drop)?;
+    }
+    Ok(None)
 }
 
 async fn take_all(places: Vec<Arc<Semaphore>>) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
@@ -277,11 +344,14 @@ enum DownloadStop {
 impl Download {
     async fn next(&mut self) -> Result<Option<Bytes>, DownloadStop> {
         if self.looked_at.elapsed() >= LOOK_EVERY {
-            if !is_there(&self.door, &self.key).await {
+            let looked_at = Instant::now();
+            // Others wait for the same look, so a database that does not answer ends it as it ends a request.
+            let look = timeout(LOOK_TIME, look(&self.door, &self.key)).await;
+            if !matches!(look, Ok(Ok(_))) {
                 warn!(version = %self.key, "A download was ended, because the version was taken down or cannot be checked");
                 return Err(DownloadStop::TakenDown);
             }
-            self.looked_at = Instant::now();
+            self.looked_at = looked_at;
         }
         let time = self.started.elapsed();
         if time > SLOW_AFTER && self.sent / time.as_secs() < SLOWEST {
@@ -293,14 +363,10 @@ impl Download {
     }
 }
 
-/// Returns true if a version is still served.
-async fn is_there(door: &RegistryDoor, key: &VersionKey) -> bool {
-    let Ok(snapshot) = door.catalog.snapshot().await else {
-        return false;
-    };
-    let version = door.catalog.version(snapshot, key).await;
-    version.is_ok_and(|version| {
-        let version = version.as_ref().map(|version| &version.version);
-        served(key, version).is_ok()
-    })
+/// Returns the state of this moment, after a check that a version is still served.
+async fn look(door: &RegistryDoor, key: &VersionKey) -> Result<CatalogState, ServeRefusal> {
+    let snapshot = door.catalog.snapshot().await?;
+    let version = door.catalog.version(snapshot, key).await?;
+    let version = version.as_ref().map(|version| &version.version);
+    served(key, version).map(|_| snapshot)
 }

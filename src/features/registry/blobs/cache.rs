@@ -143,7 +143,8 @@ impl PackageCache {
         Ok(())
     }
 
-    fn is_verified(&self, digest: &Sha256Digest) -> bool {
+    /// Returns true if this process has verified a copy, so that it is opened without reading it.
+    pub fn is_verified(&self, digest: &Sha256Digest) -> bool {
         let verified = self.verified.lock();
         let verified = verified.unwrap_or_else(PoisonError::into_inner);
         verified.contains(digest)

@@ -61,6 +61,9 @@ const MAX_PACKAGE: u64 = 1 << 30;
 const READ_AT_ONCE: usize = 8;
 const MAX_WAITING: usize = 256;
 
+/// Number of groups of copies. One copy of each group is verified at a time.
+const TURNS: usize = 8;
+
 /// Longest wait of a request for a package. The time limit of requests is longer.
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -157,6 +160,8 @@ pub(super) struct RemotePackages {
     failed_check: AsyncMutex<Option<(Instant, RemoteFault)>>,
     staged: Box<Path>,
     cache: Arc<PackageCache>,
+    /// Held while a copy is verified for the first time.
+    verifying: [Arc<AsyncMutex<()>>; TURNS],
     places: Semaphore,
     running: Mutex<HashMap<Sha256Digest, RunningRead>>,
     /// Objects whose bytes were wrong a moment ago.
@@ -211,6 +216,7 @@ impl RemotePackages {
                 place.dir.join(CACHED),
                 CacheLimits::USUAL,
             )),
+            verifying: std::array::from_fn(|_| Arc::default()),
             places: Semaphore::new(READ_AT_ONCE),
             running: Mutex::default(),
             wrong: Mutex::default(),
@@ -348,8 +354,7 @@ impl RemotePackages {
         size: Option<u64>,
     ) -> Result<Option<File>, BlobError> {
         for _ in 0..ATTEMPTS {
-            let (cache, of) = (Arc::clone(&self.cache), digest.clone());
-            let copy = blocking(move || cache.open(&of, size)).await?;
+            let copy = self.open_copy(digest, size).await?;
             if copy.is_some() {
                 return Ok(copy);
             }
@@ -359,6 +364,28 @@ impl RemotePackages {
             // The copy may have made room for others already.
         }
         Err(RemoteFault::Slow.into())
+    }
+
+    /// Opens the copy of a package on this server.
+    async fn open_copy(
+        &self,
+        digest: &Sha256Digest,
+        size: Option<u64>,
+    ) -> Result<Option<File>, BlobError> {
+        let (cache, of) = (Arc::clone(&self.cache), digest.clone());
+        if cache.is_verified(digest) {
+            return blocking(move || cache.open(&of, size)).await;
+        }
+        // Hashing a large copy takes seconds. The others wait, and then find it verified.
+        let number = usize::from(digest.as_str().as_bytes()[0]) % TURNS;
+        let turn = Arc::clone(&self.verifying[number]).lock_owned().await;
+        blocking(move || {
+            let copy = cache.open(&of, size);
+            // Also kept if the request has ended.
+            drop(turn);
+            copy
+        })
+        .await
     }
 
     /// Opens a package as the store has it, without its copy on this server and without a verification. At most one byte

@@ -461,7 +461,7 @@ async fn diff(
         _ => BTreeSet::new(),
     };
     for (id, text) in records {
-        add(&mut body, id, text, (&shared, &fetched))?;
+        add(&mut body, id, text, (&shared, &fetched, registry.name()))?;
     }
     if query.after > peer.pushes.last_id {
         // It has merged these records, so nobody has to tell it of them.
@@ -518,17 +518,19 @@ fn add(
     body: &mut DiffBody,
     id: LogId,
     text: String,
-    (shared, fetched): (&SharedNames, &BTreeSet<LogId>),
+    (shared, fetched, own): (&SharedNames, &BTreeSet<LogId>, &DeploymentName),
 ) -> Result<(), ExchangeRefusal> {
     let damaged = || RegistryError::Damaged(format!("record {id} cannot be read"));
     let record = Record::parse(text.as_bytes()).map_err(|_| damaged())?;
     let number = u64::try_from(id.get()).map_err(|_| damaged())?;
     body.id = number;
     // R6: the name of a version that was fetched may belong to an owner at the peer, who has not published it. So its
-    // record says that it was fetched, except one that an earlier release has made.
+    // record says that it was fetched, except one that an earlier release has made here. The record of another maker is
+    // about a version that it has published, even if the same one was fetched here.
+    let is_unclear = record.maker().deployment == *own && fetched.contains(&id);
     let is_shared = match record.fetched() {
         Some(_) => shared.has_fetched(&record.key().name()),
-        None => !fetched.contains(&id) && shared.has(&record.key().name()),
+        None => !is_unclear && shared.has(&record.key().name()),
     };
     if !is_shared {
         let hash = tlog::record_hash(text.as_bytes()).to_string();

@@ -8,5 +8,9 @@ ALTER TABLE registry_peers ADD COLUMN push_at TIMESTAMPTZ;
 ALTER TABLE registry_peers ADD COLUMN push_error TEXT;
 -- Records of which a peer was not told, because the attempts failed. It finds them in the log.
 ALTER TABLE registry_peers ADD COLUMN pushes_given_up BIGINT NOT NULL DEFAULT 0;
+-- Versions that a deployment has fetched from repositories and that its records have added here, with the bytes of their
+-- packages. They have the limits of the versions that it has published, and are counted apart from them.
+ALTER TABLE registry_peers ADD COLUMN fetched_versions BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE registry_peers ADD COLUMN fetched_bytes BIGINT NOT NULL DEFAULT 0;
 -- Peers read the records from before on their own.
 UPDATE registry_peers SET pushed_id = (SELECT COALESCE(MAX(id), 0) FROM registry_log);

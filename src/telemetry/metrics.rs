@@ -134,7 +134,7 @@ metrics! {
         "Other deployments of the registry by state: `proposed`, `approved`, `joined`, `suspended`, `braked` (too many takedowns), `diverged` (its log was changed), `removed`.";
     RegistryPeersFailing = Gauge "registry_peers_failing" [] "Joined deployments whose log could not be read at the last attempt.";
     RegistryPeersLimited = Gauge "registry_peers_limited" []
-        "Other deployments whose records were passed over because they reached `--max-versions` or `--max-bytes`.";
+        "Other deployments whose records were passed over because they reached `--max-versions` or `--max-bytes`, or because others fill half of `--registry-cache-quota` or `--registry-cache-versions`.";
     RegistryLagRecords = Gauge "registry_lag_records" [] "Records of joined deployments that are known and not merged yet.";
     RegistryLagSeconds = Gauge "registry_lag_seconds" [] "Longest time since everything of a joined deployment was merged.";
     RegistryDownloads = Gauge "registry_downloads" [] "Versions whose packages are still at another deployment.";

@@ -535,6 +535,8 @@ fn json(peer: &Peer) -> Value {
         "max_versions": peer.limits.versions,
         "bytes": peer.bytes,
         "max_bytes": peer.limits.bytes,
+        "fetched_versions": peer.fetched_versions,
+        "fetched_bytes": peer.fetched_bytes,
         "wrong_packages": peer.wrong_packages,
         "pushed_id": peer.pushes.last_id,
         "push_error": peer.pushes.error,

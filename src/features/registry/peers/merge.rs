@@ -9,8 +9,8 @@
 //! Takedowns, versions and bytes are counted by the deployment that has made them, no matter who sends the records. One that
 //! makes too many takedowns is braked: none of its records counts until somebody agrees, and then all logs are read again.
 //!
-//! A version that its maker has fetched from a repository was published by nobody. It never counts in a namespace, takes no
-//! place of those that the maker may publish, and comes here only if this deployment would fetch it itself.
+//! A version that its maker has fetched from a repository was published by nobody. It never counts in a namespace, is counted
+//! apart from those that the maker has published, and comes here only if this deployment would fetch it itself.
 //!
 //! The states of makers are those of the transaction. Every change of one holds the log as well, so nothing of a peer that
 //! was stopped is merged after that.
@@ -20,7 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_registry::merge::{MergeChanges, PeerPage, merge};
 use lockkeeper_registry::names::{NamePattern, NamePrefix, RegistryName};
-use lockkeeper_registry::records::{DeploymentName, LogAction, Record, RecordChange};
+use lockkeeper_registry::records::{
+    DeploymentName, LogAction, Record, RecordChange, VersionContent,
+};
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, RecordEffect, VersionState};
 use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
@@ -29,8 +31,9 @@ use url::form_urlencoded::byte_serialize;
 use super::super::misses::{FilledCache, lead};
 use super::super::packaging::is_served;
 use super::super::store::{
-    LogEnd, RegistryVersion, broken, cached_in_tx, change_event, content_write_in_tx,
-    log_append_in_tx, log_hold_in_tx, name_add_in_tx, version_in_tx, version_write_in_tx,
+    LogEnd, RegistryVersion, VersionOrigin, broken, cached_in_tx, change_event,
+    content_write_in_tx, log_append_in_tx, log_hold_in_tx, name_add_in_tx, version_in_tx,
+    version_write_in_tx,
 };
 use super::super::verify::RecordKeys;
 use super::ExchangeSettings;
@@ -74,7 +77,7 @@ pub enum MergeOutcome {
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PushOutcome {
-    /// The record was merged.
+    /// The record was merged. Senders also get this where they may not know the outcome.
     Merged,
     /// The record says nothing new.
     Known,
@@ -314,17 +317,42 @@ struct Brake {
 struct FetchedVersions<'a> {
     misses: &'a RegistryMisses,
     cache: FilledCache,
+    /// Contents of those that records are about.
+    contents: BTreeMap<VersionKey, VersionContent>,
 }
 
 impl<'a> FetchedVersions<'a> {
-    async fn read_in_tx(tx: &mut Tx, misses: &'a RegistryMisses) -> Result<Self> {
+    /// Takes everything that is known of the versions of records.
+    async fn read_in_tx(
+        tx: &mut Tx,
+        misses: &'a RegistryMisses,
+        known: &BTreeMap<VersionKey, RegistryVersion>,
+    ) -> Result<Self> {
         let (bytes, versions) = on_tx!(tx, db => sqlx::query_as::<_, (i64, i64)>(
             "SELECT bytes, versions FROM registry_cache WHERE id = 1").fetch_one(db))?;
         let cache = FilledCache {
             bytes: u64::try_from(bytes).map_err(broken)?,
             versions: u64::try_from(versions).map_err(broken)?,
         };
-        Ok(Self { misses, cache })
+        let fetched = known
+            .iter()
+            .filter(|(_, version)| version.origin.is_some_and(VersionOrigin::is_foreign));
+        let contents = fetched.filter_map(|(key, version)| {
+            let located = version.known.content()?;
+            Some((key.clone(), located.content.clone()))
+        });
+        Ok(Self {
+            misses,
+            cache,
+            contents: contents.collect(),
+        })
+    }
+
+    /// Returns true if the version was fetched before, with other files. Its tag was moved, or somebody has lied: readers
+    /// of two deployments can do that, so it is no conflict.
+    fn has_other_files(&self, key: &VersionKey, theirs: &VersionContent) -> bool {
+        let ours = self.contents.get(key);
+        ours.is_some_and(|ours| !ours.has_same_files(theirs))
     }
 
     /// Returns the reason if this deployment would not fetch a version of the name.
@@ -364,6 +392,14 @@ impl<'a> FetchedVersions<'a> {
     }
 }
 
+/// Versions that the records of a deployment have added here.
+#[derive(Clone, Copy)]
+struct AddedVersions {
+    versions: u64,
+    /// Number of bytes of their packages.
+    bytes: u64,
+}
+
 /// A deployment whose records count, with everything that is counted of it.
 struct CountedMaker<'a> {
     peer: &'a Peer,
@@ -373,6 +409,8 @@ struct CountedMaker<'a> {
     agreed: u64,
     versions: u64,
     bytes: u64,
+    /// Versions that it has fetched from repositories, which have the same limits.
+    fetched: AddedVersions,
     /// Number of records that were passed over because of a limit.
     limited: u64,
     is_braked: bool,
@@ -396,6 +434,10 @@ impl<'a> CountedMaker<'a> {
             agreed,
             versions: peer.versions,
             bytes: peer.bytes,
+            fetched: AddedVersions {
+                versions: peer.fetched_versions,
+                bytes: peer.fetched_bytes,
+            },
             limited: 0,
             is_braked: peer.state == PeerState::Braked,
             is_changed: false,
@@ -442,6 +484,28 @@ impl<'a> CountedMaker<'a> {
         self.is_changed |= versions > self.versions || bytes > self.bytes;
         (self.versions, self.bytes) = (versions, bytes);
         Ok(())
+    }
+
+    /// Returns everything that the maker has fetched, with one more version. The error says why that is too much.
+    fn fetched_with(&self, bytes: u64) -> std::result::Result<AddedVersions, String> {
+        let limits = &self.peer.limits;
+        let fetched = AddedVersions {
+            versions: self.fetched.versions.saturating_add(1),
+            bytes: self.fetched.bytes.saturating_add(bytes),
+        };
+        if fetched.versions > limits.versions {
+            return Err(format!(
+                "it may add {} such versions (change --max-versions)",
+                limits.versions
+            ));
+        }
+        if fetched.bytes > limits.bytes {
+            return Err(format!(
+                "it may add {} bytes of such packages (change --max-bytes)",
+                limits.bytes
+            ));
+        }
+        Ok(fetched)
     }
 
     fn pass_over(&mut self) {
@@ -547,6 +611,10 @@ impl<'a> RecordCounter<'a> {
                 if is_fetched {
                     let checked = self.fetched.check(&name);
                     checked.map_err(|why| not_fetched(key, maker, &why))?;
+                    if self.fetched.has_other_files(key, content) {
+                        let why = "it was fetched before with other files, which stay";
+                        return Err(not_fetched(key, maker, why));
+                    }
                 }
                 let has_content = known.is_some_and(|known| known.content().is_some());
                 let sizes = content.packages.iter().map(|package| package.size);
@@ -556,8 +624,16 @@ impl<'a> RecordCounter<'a> {
         };
         match bytes {
             Some(bytes) if is_fetched => {
-                let added = self.fetched.add(bytes);
-                added.map_err(|why| not_fetched(key, maker, &why))?;
+                let fetched = counted
+                    .fetched_with(bytes)
+                    .and_then(|fetched| self.fetched.add(bytes).map(|()| fetched));
+                match fetched {
+                    Ok(fetched) => (counted.fetched, counted.is_changed) = (fetched, true),
+                    Err(why) => {
+                        counted.pass_over();
+                        return Err(not_fetched(key, maker, &why));
+                    }
+                }
             }
             Some(_) | None => {
                 let added = counted.add(u64::from(is_new), bytes.unwrap_or(0));
@@ -569,6 +645,9 @@ impl<'a> RecordCounter<'a> {
         }
         if bytes.is_some() {
             self.filled.insert(key.clone());
+            if is_fetched && let RecordChange::Add(content) = record.change() {
+                self.fetched.contents.insert(key.clone(), content.clone());
+            }
         }
         Ok(())
     }
@@ -586,13 +665,15 @@ impl<'a> RecordCounter<'a> {
             execute!(
                 tx,
                 "UPDATE registry_peers SET takedowns = $2, takedowns_at = $3, agreed = $4, versions = $5, bytes = $6, \
-                 limited = limited + $7 WHERE name = $1",
+                 fetched_versions = $7, fetched_bytes = $8, limited = limited + $9 WHERE name = $1",
                 name,
                 stored(counted.takedowns),
                 counted.since,
                 stored(counted.agreed),
                 stored(counted.versions),
                 stored(counted.bytes),
+                stored(counted.fetched.versions),
+                stored(counted.fetched.bytes),
                 stored(counted.limited),
             )?;
             if counted.is_braked {
@@ -644,7 +725,7 @@ impl Store {
             now,
         };
         let known = known_of(&versions);
-        let fetched = FetchedVersions::read_in_tx(&mut tx, &settings.misses).await?;
+        let fetched = FetchedVersions::read_in_tx(&mut tx, &settings.misses, &versions).await?;
         let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, fetched, brake);
         let part = part(&peer.walk.edge, diff, &mut counter).map_err(broken)?;
         let before = (&known, versions, &claimed);
@@ -688,7 +769,7 @@ impl Store {
             takedowns: settings.takedown_brake,
             now: kept_time(self.now()),
         };
-        let fetched = FetchedVersions::read_in_tx(&mut tx, &settings.misses).await?;
+        let fetched = FetchedVersions::read_in_tx(&mut tx, &settings.misses, &versions).await?;
         let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, fetched, brake);
         if let Err(why) = counter.count(record) {
             let refused = PushOutcome::NotAccepted(why);
@@ -983,6 +1064,7 @@ mod tests {
                 bytes: 1000,
                 versions: 1,
             },
+            contents: BTreeMap::new(),
         };
         let check = |name: &str| fetched.check(&name.parse().unwrap());
         assert_eq!(check("go github.com/acme/net"), Ok(()));

@@ -286,13 +286,17 @@ pub struct Peer {
     pub agreed_at: Option<DateTime<Utc>>,
     /// Last time at which its log was read again because it shares something else.
     pub again_at: Option<DateTime<Utc>>,
-    /// Number of versions that its records have added here.
+    /// Number of versions that its records have added here, without those that it has fetched from repositories.
     pub versions: u64,
     /// Number of bytes of their packages.
     pub bytes: u64,
+    /// Number of versions that it has fetched from repositories, and that its records have added here.
+    pub fetched_versions: u64,
+    /// Number of bytes of their packages.
+    pub fetched_bytes: u64,
     /// Number of its records that were passed over because of the limits, since all logs were read again.
     pub limited: u64,
-    /// Limits for these two.
+    /// Limits for each of the two kinds of versions.
     pub limits: PeerLimits,
     /// Progress of telling it about records that are made here.
     pub pushes: PeerPushes,

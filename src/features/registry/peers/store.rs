@@ -82,7 +82,7 @@ macro_rules! peer_sql {
             "SELECT name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, shares, accepts, \
              visibility, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
              skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed, agreed_at, met, again_at, versions, \
-             bytes, limited, max_versions, max_bytes, pushed_id, push_attempts, push_at, push_error, pushes_given_up, \
+             bytes, fetched_versions, fetched_bytes, limited, max_versions, max_bytes, pushed_id, push_attempts, push_at, push_error, pushes_given_up, \
              added_by, added_at FROM registry_peers ",
             $rest
         )
@@ -123,6 +123,8 @@ struct PeerRow {
     again_at: Option<DateTime<Utc>>,
     versions: i64,
     bytes: i64,
+    fetched_versions: i64,
+    fetched_bytes: i64,
     limited: i64,
     max_versions: i64,
     max_bytes: i64,
@@ -204,6 +206,8 @@ impl PeerRow {
             again_at: self.again_at,
             versions: count(self.versions),
             bytes: count(self.bytes),
+            fetched_versions: count(self.fetched_versions),
+            fetched_bytes: count(self.fetched_bytes),
             limited: count(self.limited),
             limits: PeerLimits {
                 versions: count(self.max_versions),

@@ -10,8 +10,9 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use lockkeeper::config::server::MissLimits;
 use lockkeeper::features::registry::{
-    JoinRequest, NamePatterns, NewInvitation, Peer, PeerExchange, PeerState, PeerTerms, PeerUrl,
-    PullReport, PushReport, RegistryVersion, Visibility,
+    CheckedPackage, JoinRequest, NamePatterns, NewInvitation, Peer, PeerExchange, PeerState,
+    PeerTerms, PeerUrl, Published, PullReport, PushReport, RegistryVersion, VersionOrigin,
+    Visibility,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Store;
@@ -267,6 +268,17 @@ impl Deployment {
     pub async fn push(&self) -> u64 {
         let PushReport { records, .. } = self.peers.push_due(PATIENCE).await.unwrap();
         records
+    }
+
+    /// Publishes a version as one that was fetched from a repository.
+    pub async fn fetch(&self, key: &str, files: &[(&str, &[u8])]) {
+        let package = CheckedPackage {
+            committed_at: Some("2025-01-02T03:04:05Z".parse().unwrap()),
+            ..self.office.package(&key.parse().unwrap(), files).await
+        };
+        let (registry, by) = (&self.office.registry, by_ops());
+        let published = registry.publish(package, VersionOrigin::VersionControl, &by);
+        assert!(matches!(published.await, Ok(Published::New(_))));
     }
 
     pub async fn version(&self, key: &str) -> Option<RegistryVersion> {

@@ -228,6 +228,27 @@ async fn takedowns_are_counted_by_their_maker_also_through_a_relay(db: &TestDb) 
     assert_eq!(three.fault().await, None);
 }
 
+async fn a_takedown_travels_on_through_a_deployment_that_has_fetched_the_version(db: &TestDb) {
+    let flags = [
+        ("registry-vcs-allowlist", "example.com"),
+        ("registry-on-miss", "go *=wait"),
+    ];
+    let (one, two, three) = Box::pin(chain(db, &flags)).await;
+    two.shares(THREE, "*\ngo example.com/net/...").await;
+    two.fetch(NET, &GO_MODULE).await;
+    assert_eq!(three.pull().await, 1);
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 0, "the version is there");
+    one.office
+        .take_down(NET, TakedownKind::Security, "has a key")
+        .await;
+    assert_eq!((two.pull().await, three.pull().await), (1, 1));
+    for at in [&two, &three] {
+        let version = at.version(NET).await.unwrap();
+        assert_eq!(version.known.state(), VersionState::Deleted);
+    }
+}
+
 async fn an_agreement_after_a_brake_ends_after_a_day(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[("registry-takedown-brake", "2")]).await;
@@ -625,6 +646,7 @@ store_test!(
     an_answer_of_a_proxy_is_not_the_end_of_a_log,
     a_pattern_that_is_wider_than_a_namespace_does_not_name_it,
     takedowns_are_counted_by_their_maker_also_through_a_relay,
+    a_takedown_travels_on_through_a_deployment_that_has_fetched_the_version,
     an_agreement_after_a_brake_ends_after_a_day,
     takedowns_of_versions_that_were_never_here_do_not_brake,
     nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way,

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use lockkeeper::features::registry::{
-    CheckedPackage, PeerState, Published, VersionOrigin, Visibility,
-};
+use lockkeeper::features::registry::{PeerState, PeerTerms, VersionOrigin, Visibility};
 use lockkeeper_registry::records::{LogId, Record, TakedownKind};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
@@ -19,13 +17,26 @@ use super::deployments::{Deployment, PATIENCE, name};
 use super::peers::{
     GO_MODULE, MODULE, NET, NET_AT, OTHER_MODULE, VPC, VPC_LIST, assert_equal, three, two, vpc_path,
 };
-use super::world::{Answer, by_ops};
+use super::world::Answer;
 use crate::support::db::{TestDb, store_test};
 
 const ONE: &str = "one.example.com";
 const TWO: &str = "two.example.com";
 const THREE: &str = "three.example.com";
 const PUSH: &str = "/registry/peer/v1/versions";
+
+/// A version that is fetched from a repository.
+const FETCHED: &str = "go github.com/acme/net v1.0.0";
+const LATER_FETCHED: &str = "go github.com/acme/net v1.1.0";
+const FETCHED_FILES: [(&str, &[u8]); 2] = [
+    ("go.mod", b"module github.com/acme/net\n"),
+    ("net.go", b"package net\n"),
+];
+/// Flags of a deployment that would fetch it.
+const FETCHES: [(&str, &str); 2] = [
+    ("registry-vcs-allowlist", "github.com"),
+    ("registry-on-miss", "go *=wait"),
+];
 
 /// Describes the record of a deployment with an ID, as a deployment tells others of it.
 async fn push_of(at: &Deployment, id: i64) -> Value {
@@ -113,6 +124,20 @@ async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     let late = send(&one, &two, &push_of(&one, 2).await).await;
     assert_eq!(late.status, StatusCode::GONE, "{}", late.text());
     assert_eq!(two.pull().await, 0);
+
+    // The limits hold for pushes as well.
+    let most = PeerTerms {
+        max_versions: Some(2),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, most).await;
+    let more = "module acme/vpc/aws 2.0.0";
+    one.office.publish(more, &MODULE).await;
+    assert_eq!(one.push().await, 1);
+    assert_eq!(two.version(more).await, None);
+    assert_eq!(two.pull().await, 0);
+    let skipped = two.peer(ONE).await.skipped_last.unwrap();
+    assert!(skipped.contains("--max-versions"), "{skipped}");
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 
@@ -236,16 +261,18 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
     two.office.publish(VPC, &OTHER_MODULE).await;
     let ours = two.version(VPC).await;
     one.office.publish(VPC, &MODULE).await;
-    // The name belongs to an owner there, so the answer is the same for versions that are there.
+    // The name belongs to an owner there, which the sender does not learn.
     one.office
         .publish("module acme/vpc/aws 1.2.4", &MODULE)
         .await;
     for id in [1, 2] {
         let answer = send(&one, &two, &push_of(&one, id).await).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN);
-        let text = answer.text();
-        assert!(text.contains("belongs to net here"), "{text}");
+        assert_eq!(answer.status, StatusCode::ACCEPTED);
+        assert_eq!(answer.text(), "The record was received.\n");
     }
+    assert_eq!(two.version(VPC).await, ours);
+    assert_eq!(two.version("module acme/vpc/aws 1.2.4").await, None);
+    assert_eq!(two.store().registry_conflict_count().await.unwrap(), 0);
     assert_eq!(two.peer(ONE).await.skipped, 0, "pages count that");
 
     // A pattern names it: two contents are a conflict, and each side learns of it.
@@ -289,39 +316,23 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
 
 async fn a_fetched_version_comes_to_those_who_would_fetch_it(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
-    let flags = [
-        ("registry-vcs-allowlist", "github.com"),
-        ("registry-on-miss", "go *=wait"),
-    ];
-    let two = Deployment::open(db.backend, TWO, &flags).await;
-    let three = Deployment::open(db.backend, THREE, &flags).await;
+    let two = Deployment::open(db.backend, TWO, &FETCHES).await;
+    let three = Deployment::open(db.backend, THREE, &FETCHES).await;
     two.join(&one, "*", "go github.com/...").await;
     // A pattern for all names does not mean what came from repositories.
     three.join(&one, "*", "*").await;
-    let fetched = "go github.com/acme/net v1.0.0";
-    let key: VersionKey = fetched.parse().unwrap();
-    let files: [(&str, &[u8]); 2] = [
-        ("go.mod", b"module github.com/acme/net\n"),
-        ("net.go", b"package net\n"),
-    ];
-    let package = CheckedPackage {
-        committed_at: Some("2025-01-02T03:04:05Z".parse().unwrap()),
-        ..one.office.package(&key, &files).await
-    };
-    let (registry, by) = (&one.office.registry, by_ops());
-    let published = registry.publish(package, VersionOrigin::VersionControl, &by);
-    assert!(matches!(published.await, Ok(Published::New(_))));
-
+    one.fetch(FETCHED, &FETCHED_FILES).await;
     assert_eq!(one.push().await, 1);
-    let version = two.version(fetched).await.unwrap();
+    let version = two.version(FETCHED).await.unwrap();
     assert_eq!(version.origin, Some(VersionOrigin::PeerVersionControl));
     let limits = two.peer(ONE).await;
     assert_eq!((limits.versions, limits.bytes), (0, 0));
     let cache = two.store().registry_cache().await.unwrap();
-    assert_eq!(cache.versions, 1);
+    assert_eq!((cache.versions, limits.fetched_versions), (1, 1));
+    assert_eq!(cache.bytes, limits.fetched_bytes);
     assert!(cache.bytes > 0);
     assert_eq!((two.pull().await, three.pull().await), (0, 0));
-    assert_eq!(three.version(fetched).await, None);
+    assert_eq!(three.version(FETCHED).await, None);
     assert_eq!(three.peer(ONE).await.skipped_last, None);
 
     // It is served like at the deployment that has fetched it.
@@ -333,16 +344,123 @@ async fn a_fetched_version_comes_to_those_who_would_fetch_it(db: &TestDb) {
         assert_eq!(ours.body, theirs.body, "{file}: {}", theirs.status);
     }
     one.office
-        .take_down(fetched, TakedownKind::Legal, "not ours")
+        .take_down(FETCHED, TakedownKind::Legal, "not ours")
         .await;
     assert_eq!(one.push().await, 1);
-    assert_eq!(state_of(&two, fetched).await, Some(VersionState::Deleted));
+    assert_eq!(state_of(&two, FETCHED).await, Some(VersionState::Deleted));
     assert_eq!(two.store().registry_cache().await.unwrap().bytes, 0);
+
+    // A deployment may fetch no more for others than it may publish, and the takedown has freed no place.
+    let most = PeerTerms {
+        max_versions: Some(1),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, most).await;
+    one.fetch(LATER_FETCHED, &FETCHED_FILES).await;
+    assert_eq!(one.push().await, 1);
+    assert_eq!(two.pull().await, 0);
+    assert_eq!(two.version(LATER_FETCHED).await, None);
+    let peer = two.peer(ONE).await;
+    assert_eq!((peer.limited, peer.fetched_versions), (1, 1));
+    let skipped = peer.skipped_last.unwrap();
+    assert!(skipped.contains("--max-versions"), "{skipped}");
+    let metrics = two.server.get("/metrics", "").await;
+    let limited = "lockkeeper_registry_peers_limited 1\n";
+    assert!(metrics.text().contains(limited), "{}", metrics.text());
     assert_eq!((one.fault().await, two.fault().await), (None, None));
+}
+
+async fn a_fetched_version_obeys_the_rules_for_misses_of_the_receiver(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let never = Deployment::open(db.backend, TWO, &FETCHES[..1]).await;
+    let flags = [&FETCHES[..], &[("registry-cache-versions", "2")]].concat();
+    let full = Deployment::open(db.backend, THREE, &flags).await;
+    for at in [&never, &full] {
+        at.join(&one, "*", "go github.com/...").await;
+    }
+    // It has fetched the version before its tag was moved, which fills the half that others may fill.
+    let moved: [(&str, &[u8]); 2] = [FETCHED_FILES[0], ("net.go", b"package moved\n")];
+    full.fetch(FETCHED, &moved).await;
+    let ours = full.version(FETCHED).await;
+    one.fetch(FETCHED, &FETCHED_FILES).await;
+    assert_eq!(one.push().await, 2);
+    assert_eq!((never.pull().await, full.pull().await), (0, 0));
+    assert_eq!(never.version(FETCHED).await, None);
+    let skipped = never.peer(ONE).await.skipped_last.unwrap();
+    assert!(skipped.contains("--registry-on-miss is never"), "{skipped}");
+    assert_eq!(full.version(FETCHED).await, ours);
+    let skipped = full.peer(ONE).await.skipped_last.unwrap();
+    assert!(skipped.contains("with other files"), "{skipped}");
+    assert_eq!(full.store().registry_conflict_count().await.unwrap(), 0);
+
+    one.fetch(LATER_FETCHED, &FETCHED_FILES).await;
+    assert_eq!(one.push().await, 2);
+    assert_eq!(full.version(LATER_FETCHED).await, None);
+    assert_eq!(full.pull().await, 0);
+    assert_eq!(full.version(LATER_FETCHED).await, None);
+    let peer = full.peer(ONE).await;
+    assert_eq!((peer.limited, peer.fetched_versions), (1, 0));
+    let skipped = peer.skipped_last.unwrap();
+    let half = "half of --registry-cache-versions";
+    assert!(skipped.contains(half), "{skipped}");
+}
+
+async fn an_answer_to_a_push_tells_nothing_of_what_is_not_shared(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &FETCHES).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    two.join(&one, "", "*").await;
+    three.join(&two, "module three/*", "").await;
+    let closed = PeerTerms {
+        visibility: Some(Visibility::Owner),
+        ..PeerTerms::default()
+    };
+    two.change(THREE, closed).await;
+    let namespaces = ["module secret", "module three", "module free"];
+    for namespace in namespaces {
+        one.office.namespace(namespace, Visibility::Public).await;
+    }
+    let (secret, of_three) = ("module secret/x/aws 1.0.0", "module three/x/aws 1.0.0");
+    let same = "module three/same/aws 1.0.0";
+    let office = &two.office;
+    office.namespace(namespaces[0], Visibility::Owner).await;
+    office.publish(secret, &MODULE).await;
+    two.fetch(FETCHED, &FETCHED_FILES).await;
+    let office = &three.office;
+    office.namespace(namespaces[1], Visibility::Public).await;
+    for key in [of_three, same] {
+        office.publish(key, &MODULE).await;
+    }
+    assert_eq!(three.push().await, 2);
+
+    one.office.publish(secret, &MODULE).await;
+    one.office.publish(of_three, &OTHER_MODULE).await;
+    one.office.publish(same, &MODULE).await;
+    one.fetch(FETCHED, &FETCHED_FILES).await;
+    one.office.publish("module free/x/aws 1.0.0", &MODULE).await;
+    for id in 1..=5 {
+        let answer = send(&one, &two, &push_of(&one, id).await).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{id}");
+        assert_eq!(answer.text(), "The record was received.\n", "{id}");
+    }
+    assert_eq!(two.store().registry_conflict_count().await.unwrap(), 1);
+
+    // It does learn of what it may read.
+    two.shares(ONE, "module three/*\ngo github.com/...").await;
+    for (id, status) in [(1, 202), (2, 409), (3, 200), (4, 200), (5, 202)] {
+        let answer = send(&one, &two, &push_of(&one, id).await).await;
+        assert_eq!(answer.status.as_u16(), status, "{id}");
+    }
 }
 
 async fn a_deployment_that_floods_another_one_is_limited(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    three.join(&two, "*", "*").await;
+    let office = &three.office;
+    office.namespace("module three", Visibility::Public).await;
+    let other = "module three/x/aws 1.0.0";
+    office.publish(other, &MODULE).await;
     let token = one.token_for(&two).await;
     let mut counts = (0, 0);
     for _ in 0..700 {
@@ -353,11 +471,11 @@ async fn a_deployment_that_floods_another_one_is_limited(db: &TestDb) {
         }
     }
     assert!(counts.0 >= 600 && counts.1 > 0, "{counts:?}");
-    // Its log is read as before, and others are not limited.
+    // Others are not limited in the same minute, and its log is read as before.
+    assert_eq!(three.push().await, 1);
+    assert_eq!(state_of(&two, other).await, Some(VersionState::Added));
     one.office.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
-    let push = push_of(&one, 1).await;
-    assert_eq!(send(&two, &one, &push).await.status.as_u16(), 200);
 }
 
 async fn a_peer_that_does_not_answer_keeps_nobody_waiting(db: &TestDb) {
@@ -472,6 +590,8 @@ store_test!(
     a_push_that_cannot_be_one_of_the_peer_is_refused,
     what_does_not_count_in_a_page_does_not_count_in_a_push,
     a_fetched_version_comes_to_those_who_would_fetch_it,
+    a_fetched_version_obeys_the_rules_for_misses_of_the_receiver,
+    an_answer_to_a_push_tells_nothing_of_what_is_not_shared,
     a_deployment_that_floods_another_one_is_limited,
     a_peer_that_does_not_answer_keeps_nobody_waiting,
     pages_and_pushes_in_any_order_end_equal,

@@ -612,7 +612,7 @@ async fn versions(
     let body = body.map_err(|_| bad())?;
     let push: PushBody = serde_json::from_slice(&body).map_err(|_| bad())?;
     let (status, text) = match Box::pin(door.peers.receive(&peer, &push)).await? {
-        PushOutcome::Merged => (StatusCode::ACCEPTED, "The record was merged.\n"),
+        PushOutcome::Merged => (StatusCode::ACCEPTED, "The record was received.\n"),
         PushOutcome::Known => (StatusCode::OK, "The record says nothing new.\n"),
         PushOutcome::Conflict => return Err(ExchangeRefusal::OtherContent),
         PushOutcome::Tombstoned => return Err(ExchangeRefusal::TakenDown),

@@ -16,12 +16,14 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper_registry::records::{DeploymentName, LogId, Record};
+use lockkeeper_registry::states::{BaseLocation, RecordEffect};
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
 use super::super::service::RegistryError;
+use super::super::store::VersionOrigin;
 use super::PeerExchange;
 use super::door::SharedNames;
 use super::merge::{Makers, PushOutcome};
@@ -330,7 +332,7 @@ impl PeerExchange {
         Ok(PushStep::End(pushed))
     }
 
-    /// Takes a record that a peer tells of.
+    /// Takes a record that a peer tells of. Returns the outcome as the peer may know it.
     pub(super) async fn receive(
         &self,
         sender: &Peer,
@@ -345,6 +347,21 @@ impl PeerExchange {
         if let Err(outcome) = makers.verify_pushed(&record) {
             return Ok(outcome);
         }
+        if sender.state != PeerState::Joined {
+            return Ok(PushOutcome::Stopped);
+        }
+        // Nobody waits for the log because of a record that says nothing new.
+        if let Some(version) = store.registry_version(record.key()).await? {
+            let base = BaseLocation::Peer(sender.name.clone());
+            let known = match version.known.apply(record.change(), &base) {
+                RecordEffect::Known => Some(PushOutcome::Known),
+                RecordEffect::Tombstoned => Some(PushOutcome::Tombstoned),
+                RecordEffect::Changed(_) | RecordEffect::Conflict(_) => None,
+            };
+            if let Some(outcome) = known {
+                return self.tellable(sender, &record, outcome).await;
+            }
+        }
         let (outcome, merged) = {
             let _place = self.registry.recording.acquire().await;
             let settings = &self.settings;
@@ -355,7 +372,47 @@ impl PeerExchange {
             info!(peer = sender.name.as_str(), version = %record.key(), "Merged a record that a peer has pushed");
         }
         self.has_merged(&sender.name, &merged).await;
-        Ok(outcome)
+        self.tellable(sender, &record, outcome).await
+    }
+
+    /// Returns the outcome as the sender may know it. Namespaces, limits, and versions that are not shared with it are not its
+    /// affair, so everything that depends on them looks like a record that was merged.
+    async fn tellable(
+        &self,
+        sender: &Peer,
+        record: &Record,
+        outcome: PushOutcome,
+    ) -> Result<PushOutcome, RegistryError> {
+        let (peer, key) = (sender.name.as_str(), record.key());
+        match &outcome {
+            PushOutcome::Known | PushOutcome::Conflict | PushOutcome::Tombstoned => {}
+            PushOutcome::NotAccepted(why) => {
+                debug!(peer, why = why.as_str(), "A pushed record does not count");
+                return Ok(PushOutcome::Merged);
+            }
+            PushOutcome::Merged | PushOutcome::Bad(_) | PushOutcome::Stopped => return Ok(outcome),
+        }
+        let store = self.registry.store();
+        let origin = store
+            .registry_version(key)
+            .await?
+            .and_then(|version| version.origin);
+        let (namespaces, peers) = (
+            store.registry_namespaces().await?,
+            store.registry_peers().await?,
+        );
+        let shared = SharedNames::new(sender, NamePatterns::everything(), namespaces, &peers);
+        let is_shared = if origin.is_some_and(VersionOrigin::is_foreign) {
+            shared.has_fetched(&key.name())
+        } else {
+            shared.has(&key.name())
+        };
+        if is_shared {
+            Ok(outcome)
+        } else {
+            debug!(peer, version = %key, ?outcome, "A pushed record is about a version that is not shared");
+            Ok(PushOutcome::Merged)
+        }
     }
 }
 

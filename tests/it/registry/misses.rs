@@ -806,7 +806,13 @@ async fn a_token_has_its_own_limits(db: &TestDb) {
     ask("v1.0.0", &token).await;
     ended(db.store(), &key(MODULE, "v1.0.0")).await;
     fetched(&server, &token).await;
-    // The entry of the fetch goes a moment after its version has come.
+    // The first fetch ends, and its entry goes, a moment after its version has come.
+    within("the end of the first fetch", async {
+        while server.running() > 0.0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     outside.mute(true);
     within("the second fetch", async {
         while server.running() < 1.0 {

@@ -861,7 +861,7 @@ async fn a_removal_that_was_given_up_keeps_its_package_from_being_published(db: 
     db.clock.advance(Duration::from_mins(5));
     assert_eq!(
         store.registry_packages_due(10).await.unwrap(),
-        [package.clone()]
+        std::slice::from_ref(&package)
     );
     assert!(announce().await);
     // An answer that comes too late takes nothing away.

@@ -94,10 +94,11 @@ pub(super) enum RegistryArgs {
     /// Shows the namespace, rule or default that counts for a name, where a version would come from, and the last failure to
     /// fetch it.
     Explain(ExplainArgs),
-    /// Show the projects whose latest plans use a module
+    /// Show the plans and default branches that use a module
     ///
     /// These are the current plans of pull requests and applications, and the newest plan of each project. A plan
-    /// counts until it is deleted (--keep-runs).
+    /// counts until it is deleted (--keep-runs). Default branches are those of mirrored repositories, with the
+    /// constraint as their code has it.
     Uses(UsesArgs),
     /// Show the tags of repositories that publish versions, and what became of them
     ///

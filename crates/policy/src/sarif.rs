@@ -1,0 +1,1 @@
+//! (helper A or B)

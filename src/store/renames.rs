@@ -51,6 +51,7 @@ pub const RENAMED_COLUMNS: &[&str] = &[
     "locks.repo",
     "pending_statuses.repo",
     "plans.repo",
+    "policy_approvals.repo",
     "pull_heads.repo",
     "pulls.repo",
     "pulls.url",
@@ -207,11 +208,12 @@ const MERGE: [&str; 16] = [
 ];
 
 /// Gives the rows of the old name (`$1`) the new one (`$2`).
-const MOVE: [&str; 15] = [
+const MOVE: [&str; 16] = [
     "UPDATE locks SET repo = $2 WHERE repo = $1",
     "UPDATE lock_waiters SET repo = $2 WHERE repo = $1",
     "UPDATE apply_locks SET repo = $2 WHERE repo = $1",
     "UPDATE plans SET repo = $2 WHERE repo = $1",
+    "UPDATE policy_approvals SET repo = $2 WHERE repo = $1",
     "UPDATE runs SET repo = $2 WHERE repo = $1",
     "UPDATE commands SET repo = $2 WHERE repo = $1",
     "UPDATE watched_repos SET repo = $2, failures = 0, complete_at = NULL WHERE repo = $1",

@@ -106,6 +106,15 @@ const OTHERS: &[(&str, &str)] = &[
         "plans",
         "id dir workspace name run head base_branch base distribution tool_version workflow digest counts blocked state",
     ),
+    (
+        "policy_approvals",
+        "plan set_name person login teams items definition dir workspace name",
+    ),
+    // The origin of policies is a text for people, of the time of the plan.
+    (
+        "policy_verdicts",
+        "plan set_name definition outcome why origin content findings items output checksum",
+    ),
     ("pull_heads", "head base_branch"),
     ("pulls", "state title"),
     ("reconcilers", "name replica error"),

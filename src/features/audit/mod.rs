@@ -92,6 +92,8 @@ pub(crate) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::RegistryTokenCreated => "registry token created",
         LockEventKind::RegistryTokenRevoked => "registry token revoked",
         LockEventKind::RegistryPeerChanged => "registry peer changed",
+        LockEventKind::PolicyApproved => "policy violations approved",
+        LockEventKind::PolicyCleared => "policy approvals removed",
         LockEventKind::KeyAdded => "new log key",
     }
 }

@@ -78,6 +78,10 @@ text_enum! {
         RegistryTokenRevoked = "registry_token_revoked",
         /// Another deployment was invited, joined, suspended, removed or stopped.
         RegistryPeerChanged = "registry_peer_changed",
+        /// A person approved what a policy set found in a plan. The reason names the set and the project.
+        PolicyApproved = "policy_approved",
+        /// The approvals of a policy set in a project were removed. The reason names the set and the project.
+        PolicyCleared = "policy_cleared",
         /// Another key signs checkpoints of the audit log from here on.
         KeyAdded = "key_added",
     }
@@ -114,7 +118,9 @@ impl LockEventKind {
             | Self::RegistryNamespaceRemoved
             | Self::RegistryTokenCreated
             | Self::RegistryTokenRevoked
-            | Self::RegistryPeerChanged => false,
+            | Self::RegistryPeerChanged
+            | Self::PolicyApproved
+            | Self::PolicyCleared => false,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::applications::{Application, application_hold_in_tx};
 use super::commands::{CommandColumns, select_sql};
-use super::plans::{PlanRow, plans_discard_in_tx};
+use super::plans::{PlanRow, plans_close_in_tx, plans_discard_in_tx};
 use super::{
     CommandRow, CreateCommand, LockChange, NewCommand, NewJob, Result, Store, Tx, execute,
     free_text, on_pool, on_tx,
@@ -185,7 +185,7 @@ impl Store {
         let Some(at) = application.at() else {
             return Ok(());
         };
-        plans_discard_in_tx(tx, &at).await?;
+        plans_close_in_tx(tx, &at).await?;
         self.application_note_in_tx(tx, &at, PullState::Closed, &application.spec.title())
             .await
     }

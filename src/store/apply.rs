@@ -1,9 +1,14 @@
-//! The gate of an apply. One transaction checks the apply locks, the pull, the project lock and the plan, and marks
-//! the plan as being applied. The mark is stored before Terraform starts, so that a crash can never lead to a second
-//! apply (P3). After an error, nothing passes the gate (P6).
+//! The gate of an apply. One transaction checks the apply locks, the pull, the project lock, the plan and its policy
+//! checks, and marks the plan as being applied. The mark is stored before Terraform starts, so that a crash can never
+//! lead to a second apply (P3). After an error, nothing passes the gate (P6).
+
+use lockkeeper_policy::sets::SetName;
+use lockkeeper_policy::standing::{NeededSet, SetStanding};
 
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
+use super::plans::plans_close_in_tx;
+use super::policies::{approvals_forget_in_tx, policies_unmet_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::{LockAttempt, LockChange, Result, Store, TakeLock, Tx, execute, on_tx};
 use crate::model::{
@@ -36,6 +41,19 @@ pub enum ApplyGate {
     PlanGone(PlanState),
     /// The plan uses a version of the registry of modules that was taken down.
     ModuleTakenDown,
+    /// The policy checks of the plan do not let it be applied. Holds the standing of every policy set that is configured
+    /// or has a verdict on the plan, and at least one of them is not met.
+    PoliciesUnmet(Vec<(SetName, SetStanding)>),
+}
+
+/// Further checks of a request to apply. By default, the plan must have no verdict of a policy set, because none is
+/// configured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApplyChecks<'a> {
+    /// True if no module of the plan may have been taken down.
+    pub modules: bool,
+    /// Policy sets that concern the plan now.
+    pub policies: &'a [NeededSet],
 }
 
 impl Store {
@@ -47,25 +65,17 @@ impl Store {
         run: RunId,
         attempt: Option<&LockAttempt<'_>>,
     ) -> Result<ApplyGate> {
-        self.apply_begin_of(plan, run, attempt, false).await
+        let checks = ApplyChecks::default();
+        self.apply_begin_checked(plan, run, attempt, &checks).await
     }
 
-    /// Requests to apply a plan, as [`Self::apply_begin`] does, if the modules that it uses were not taken down.
-    pub async fn apply_begin_with_modules(
+    /// Requests to apply a plan, as [`Self::apply_begin`] does, with further checks.
+    pub async fn apply_begin_checked(
         &self,
         plan: &PlanRecord,
         run: RunId,
         attempt: Option<&LockAttempt<'_>>,
-    ) -> Result<ApplyGate> {
-        self.apply_begin_of(plan, run, attempt, true).await
-    }
-
-    async fn apply_begin_of(
-        &self,
-        plan: &PlanRecord,
-        run: RunId,
-        attempt: Option<&LockAttempt<'_>>,
-        checks_modules: bool,
+        checks: &ApplyChecks<'_>,
     ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
@@ -75,7 +85,7 @@ impl Store {
         if !in_way.is_empty() {
             return Ok(ApplyGate::ApplyLocked(in_way));
         }
-        if checks_modules && Self::registry_uses_taken_down_in_tx(&mut tx, plan.id).await? {
+        if checks.modules && Self::registry_uses_taken_down_in_tx(&mut tx, plan.id).await? {
             return Ok(ApplyGate::ModuleTakenDown);
         }
         let (lock, taken) = match self.verify_lock(&mut tx, plan, attempt).await? {
@@ -85,6 +95,11 @@ impl Store {
         if !mark_applying(&mut tx, plan.id).await? {
             let state = plan_state(&mut tx, plan.id).await?;
             return Ok(ApplyGate::PlanGone(state));
+        }
+        // The rows of the pull and the plan are held now, so approvals neither come nor go until the end.
+        if let Some(unmet) = policies_unmet_in_tx(&mut tx, plan.id, checks.policies).await? {
+            tx.roll_back().await?;
+            return Ok(ApplyGate::PoliciesUnmet(unmet));
         }
         if !super::runs::run_start_in_tx(&mut tx, run, self.now()).await? {
             return Err(sqlx::Error::Protocol(
@@ -191,10 +206,11 @@ async fn end_in(
     )?;
     if state == PlanState::Applied && pull.subject.is_application() {
         // Nothing is left to merge: the branch already says what was applied.
+        approvals_forget_in_tx(&mut change.tx, pull).await?;
         change.free_all(pull, LockEventKind::Released).await?;
     }
     if closed {
-        super::plans::plans_discard_in_tx(&mut change.tx, pull).await?;
+        plans_close_in_tx(&mut change.tx, pull).await?;
         change.free_all(pull, LockEventKind::Released).await?;
     }
     Ok(())

@@ -7,8 +7,8 @@
 //! together use a `Snapshot`. Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
 //!
 //! A transaction of PostgreSQL sees what others commit between two of its statements. Where that matters, the row of
-//! the pull is the mutex. Taking a lock, storing a plan and passing the gate of an apply share the row. Releasing
-//! locks and ending an apply hold it exclusively. Closing the pull writes it.
+//! the pull is the mutex. Taking a lock, storing a plan, approving its violations and passing the gate of an apply share
+//! the row. Releasing locks, removing approvals and ending an apply hold it exclusively. Closing the pull writes it.
 //!
 //! The row of the pull is the first row that a transaction locks. Only two locks come before it: the line of the
 //! repository where locks are released (`lock_change`), and the switch where applies are stopped or begin
@@ -48,6 +48,7 @@ mod pending_statuses;
 pub(crate) mod people;
 mod plan_files;
 mod plans;
+mod policies;
 mod pulls;
 mod rate_gates;
 mod reconcilers;
@@ -73,7 +74,7 @@ use chrono::{DateTime, Utc};
 
 pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
 pub use applications::Application;
-pub use apply::{ApplyGate, ApplyGrant};
+pub use apply::{ApplyChecks, ApplyGate, ApplyGrant};
 pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use command_configs::WrittenConfig;
@@ -102,7 +103,8 @@ pub use operations::{FailedJob, JobStage, LaneRow, QueueLine, StoredCounts};
 pub use owner_overview::OwnerOverview;
 pub use owners::{CreateOwner, DeleteOwner, Owner};
 pub use pending_statuses::PendingStatus;
-pub use plans::RecordPlan;
+pub use plans::{PlanParts, RecordPlan};
+pub use policies::{PlanPolicies, PolicyApprove};
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
 pub use renames::{RENAMED_COLUMNS, Rename, RenameRefused, Renamed};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};

@@ -1,11 +1,13 @@
 //! Plan records (P5). At most one plan of a project in a pull is not discarded.
 
 use chrono::{DateTime, Utc};
+use lockkeeper_policy::verdict::Verdict;
 use lockkeeper_registry::versions::VersionKey;
 use semver::Version;
 
 use super::locks::{name_column, name_from_column, scope_column};
 use super::plan_files::plan_file_put_in_tx;
+use super::policies::{approvals_forget_in_tx, verdicts_insert_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::runs::run_hold_in_tx;
 use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
@@ -27,6 +29,15 @@ pub enum RecordPlan {
     Overtaken,
 }
 
+/// Facts about a plan that are stored with its record, and go with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanParts<'a> {
+    /// Versions of the registry of modules that the plan uses.
+    pub modules: &'a [VersionKey],
+    /// Verdicts of policy sets, at most one of each set.
+    pub verdicts: &'a [Verdict],
+}
+
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
      tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans \
      WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
@@ -40,16 +51,18 @@ impl Store {
         lock: Option<LockId>,
         file: Option<&[u8]>,
     ) -> Result<RecordPlan> {
-        self.plan_record_with_modules(plan, lock, file, &[]).await
+        let parts = PlanParts::default();
+        self.plan_record_with(plan, lock, file, &parts).await
     }
 
-    /// Stores a plan, as [`Self::plan_record`] does, and the versions of the registry of modules that it uses.
-    pub async fn plan_record_with_modules(
+    /// Stores a plan, as [`Self::plan_record`] does, and the facts about it. There is no moment at which the plan can be
+    /// applied without its verdicts.
+    pub async fn plan_record_with(
         &self,
         plan: &PlanRecord,
         lock: Option<LockId>,
         file: Option<&[u8]>,
-        modules: &[VersionKey],
+        parts: &PlanParts<'_>,
     ) -> Result<RecordPlan> {
         let mut tx = self.begin_shared().await?;
         let open = pull_share_in_tx(&mut tx, &plan.pull).await? == Some(PullState::Open);
@@ -69,7 +82,8 @@ impl Store {
         if let Some(bytes) = file {
             plan_file_put_in_tx(&mut tx, plan.id, bytes).await?;
         }
-        Self::registry_uses_add_in_tx(&mut tx, plan.id, modules).await?;
+        Self::registry_uses_add_in_tx(&mut tx, plan.id, parts.modules).await?;
+        verdicts_insert_in_tx(&mut tx, plan.id, parts.verdicts).await?;
         tx.commit().await.map(|()| RecordPlan::Recorded)
     }
 
@@ -252,6 +266,12 @@ pub(super) async fn plans_discard_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<(
         pull.subject,
     )
     .map(drop)
+}
+
+/// Discards all plans of a pull that is closed, except one that is being applied, and forgets approvals of violations.
+pub(super) async fn plans_close_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
+    plans_discard_in_tx(tx, pull).await?;
+    approvals_forget_in_tx(tx, pull).await
 }
 
 /// Discards the plans made under a lock. Returns true if any of them could still have been applied.

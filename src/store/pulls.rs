@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::heads::head_forget_in_tx;
-use super::plans::plans_discard_in_tx;
+use super::plans::plans_close_in_tx;
 use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState, RepoId};
 
@@ -51,9 +51,9 @@ impl Store {
         .map(drop)
     }
 
-    /// Closes a pull: it takes no lock from now on, its plans are discarded, and its locks are released. Locks under
-    /// which an apply is running are kept; that apply releases them when it ends. The jobs that `outbox` makes for
-    /// the released locks are queued in the same transaction.
+    /// Closes a pull: it takes no lock from now on, its plans are discarded, its approvals of policy violations are
+    /// forgotten, and its locks are released. Locks under which an apply is running are kept; that apply releases them
+    /// when it ends. The jobs that `outbox` makes for the released locks are queued in the same transaction.
     pub async fn pull_close(
         &self,
         pull: &PullRef,
@@ -68,7 +68,7 @@ impl Store {
         head_forget_in_tx(&mut change.tx, pull).await?;
         change.leave_all(pull).await?;
         let freed = change.free_all(pull, LockEventKind::Released).await?;
-        plans_discard_in_tx(&mut change.tx, pull).await?;
+        plans_close_in_tx(&mut change.tx, pull).await?;
         change.push(outbox(&freed));
         change.commit().await.map(|()| freed)
     }
@@ -87,7 +87,7 @@ impl Store {
         head_forget_in_tx(&mut change.tx, pull).await?;
         change.leave_all(pull).await?;
         let freed = change.free_all(pull, LockEventKind::Released).await?;
-        plans_discard_in_tx(&mut change.tx, pull).await?;
+        plans_close_in_tx(&mut change.tx, pull).await?;
         change.commit().await.map(|()| freed)
     }
 

@@ -7,7 +7,7 @@
 
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
-use super::plans::{discard_in_tx, plans_discard_in_tx};
+use super::plans::{discard_in_tx, plans_close_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::runs::{run_finish_in_tx, run_start_in_tx};
 use super::{LockAttempt, LockChange, Result, Store, TakeLock};
@@ -106,7 +106,7 @@ impl Store {
             discard_in_tx(&mut change.tx, pull, project).await?;
         }
         if at != Some(PullState::Open) {
-            plans_discard_in_tx(&mut change.tx, pull).await?;
+            plans_close_in_tx(&mut change.tx, pull).await?;
             change.free_all(pull, LockEventKind::Released).await?;
         } else if end.release_lock {
             change.free_project(pull, project).await?;

@@ -1,0 +1,490 @@
+//! Verdicts and approvals of policy checks (P5, P6).
+//!
+//! The verdicts of a plan are stored in the transaction that stores its record, and go with the record. So a plan without
+//! its verdicts never waits for an apply. Each row has a checksum. A row that was changed or cannot be read counts as not
+//! evaluated, so that no damage lets a plan pass.
+//!
+//! An approval belongs to the plan that the person saw, and stays when that plan is replaced, because the approvals of a
+//! sticky set count for later plans with the same violations. All approvals go when the pull is closed. An approval that
+//! cannot be read does not count.
+//!
+//! The row of the pull and the row of the plan are the mutexes. An approval shares the first and holds the second, like
+//! the gate of an apply. Removing approvals holds the row of the pull. So each of them is either before the gate or after
+//! it.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use lockkeeper_policy::sets::{SetDigest, SetName};
+use lockkeeper_policy::standing::{self, NeededSet, PolicyApproval, SetStanding};
+use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
+use serde::Serialize;
+
+use super::locks::name_column;
+use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_snapshot, on_tx};
+use crate::model::{
+    Cause, LockEventKind, NewLockEvent, PlanId, PlanRecord, PullRef, PullState, RunId, Sha256Digest,
+};
+
+/// Verdicts and approvals that decide whether a plan may be applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanPolicies {
+    /// Verdicts on the plan, in the order in which they were recorded.
+    pub verdicts: Vec<Verdict>,
+    /// Approvals in the project of the plan, of this plan and of earlier ones, the oldest first.
+    pub approvals: Vec<PolicyApproval>,
+}
+
+/// Outcome of an approval.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyApprove {
+    /// The approvals were stored.
+    Stored,
+    /// The plan was discarded, applied or is being applied, or its pull is closed. Nothing was stored.
+    PlanGone,
+}
+
+macro_rules! verdicts_sql {
+    ($of:literal) => {
+        concat!(
+            "SELECT v.plan, v.set_name, v.place, v.definition, v.outcome, v.why, v.origin, v.content, v.findings, ",
+            "v.more_findings, v.items, v.output, v.checksum FROM plans p JOIN policy_verdicts v ON v.plan = p.id WHERE ",
+            $of
+        )
+    };
+}
+
+/// Selects the approvals in the project of each plan.
+macro_rules! approvals_sql {
+    ($of:literal) => {
+        concat!(
+            "SELECT p.id AS of_plan, a.plan, a.set_name, a.person, a.login, a.teams, a.is_author, a.items, a.definition, ",
+            "a.approved_at FROM plans p JOIN policy_approvals a ON a.repo = p.repo AND a.pull = p.pull AND a.dir = p.dir ",
+            "AND a.workspace = p.workspace AND a.name = p.name WHERE ",
+            $of
+        )
+    };
+}
+
+const VERDICTS_OF_PLAN: &str = verdicts_sql!("p.id = $1");
+const VERDICTS_OF_RUN: &str = verdicts_sql!("p.run = $1");
+const VERDICTS_OF_PULL: &str =
+    verdicts_sql!("p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
+const APPROVALS_OF_PLAN: &str = approvals_sql!("p.id = $1");
+const APPROVALS_OF_RUN: &str = approvals_sql!("p.run = $1");
+const APPROVALS_OF_PULL: &str =
+    approvals_sql!("p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
+
+/// Finds a plan that can still be applied, or that has nothing to apply.
+macro_rules! approvable_sql {
+    ($lock:literal) => {
+        concat!(
+            "SELECT id FROM plans WHERE id = $1 AND repo = $2 AND pull = $3 ",
+            "AND state IN ('planned', 'apply_failed', 'no_changes')",
+            $lock
+        )
+    };
+}
+
+impl Store {
+    /// Returns the verdicts and approvals of the plans of a pull that were not discarded. A plan without verdicts has no
+    /// entry.
+    pub async fn policy_results(&self, pull: &PullRef) -> Result<HashMap<PlanId, PlanPolicies>> {
+        let mut at = self.begin_snapshot().await?;
+        let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_PULL)
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
+        let approvals = on_snapshot!(&mut at, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PULL)
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
+        at.end().await?;
+        collect(verdicts, approvals)
+    }
+
+    /// Returns the verdicts and approvals of the plan that a run made, discarded or not. `None`: the run made no plan, or
+    /// one without verdicts.
+    pub async fn policy_results_of_run(&self, run: RunId) -> Result<Option<PlanPolicies>> {
+        let mut at = self.begin_snapshot().await?;
+        let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_RUN)
+            .bind(run).fetch_all(db))?;
+        let approvals = on_snapshot!(&mut at, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_RUN)
+            .bind(run).fetch_all(db))?;
+        at.end().await?;
+        let newest = collect(verdicts, approvals)?
+            .into_iter()
+            .max_by_key(|(plan, _)| *plan);
+        Ok(newest.map(|(_, policies)| policies))
+    }
+
+    /// Stores approvals of the violations of a plan. An earlier approval of the same plan and set by the same person is
+    /// replaced. Fails if an approval names another plan.
+    pub async fn policy_approve(
+        &self,
+        plan: &PlanRecord,
+        approvals: &[PolicyApproval],
+        cause: &Cause,
+    ) -> Result<PolicyApprove> {
+        if approvals.iter().any(|approval| approval.plan != plan.id) {
+            return Err(sqlx::Error::Protocol(
+                "an approval is of another plan than the one that is approved".to_owned(),
+            ));
+        }
+        let mut tx = self.begin().await?;
+        let open = pull_share_in_tx(&mut tx, &plan.pull).await? == Some(PullState::Open);
+        if !open || !plan_hold_in_tx(&mut tx, plan).await? {
+            return tx.roll_back().await.map(|()| PolicyApprove::PlanGone);
+        }
+        let mut events = Vec::new();
+        for approval in approvals {
+            approval_put_in_tx(&mut tx, plan, approval).await?;
+            events.push(event(
+                LockEventKind::PolicyApproved,
+                plan,
+                &approval.set,
+                cause,
+            ));
+        }
+        self.lock_events_in_tx(&mut tx, events).await?;
+        tx.commit().await.map(|()| PolicyApprove::Stored)
+    }
+
+    /// Removes all approvals of these sets in the project of a plan, also those of earlier plans. Returns the sets that
+    /// had approvals.
+    pub async fn policy_clear(
+        &self,
+        plan: &PlanRecord,
+        sets: &[SetName],
+        cause: &Cause,
+    ) -> Result<Vec<SetName>> {
+        let mut tx = self.begin().await?;
+        pull_hold_in_tx(&mut tx, &plan.pull).await?;
+        let (mut cleared, mut events) = (Vec::new(), Vec::new());
+        for set in sets {
+            let rows = execute!(
+                &mut tx,
+                "DELETE FROM policy_approvals WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND name = $5 \
+                 AND set_name = $6",
+                &plan.pull.repo,
+                plan.pull.subject,
+                &plan.project.dir,
+                &plan.project.workspace,
+                name_column(&plan.project),
+                set.as_str(),
+            )?;
+            if rows > 0 {
+                events.push(event(LockEventKind::PolicyCleared, plan, set, cause));
+                cleared.push(set.clone());
+            }
+        }
+        self.lock_events_in_tx(&mut tx, events).await?;
+        tx.commit().await.map(|()| cleared)
+    }
+}
+
+/// Stores the verdicts of a plan with its record.
+pub(super) async fn verdicts_insert_in_tx(
+    tx: &mut Tx,
+    plan: PlanId,
+    verdicts: &[Verdict],
+) -> Result<()> {
+    for (place, verdict) in (0..).zip(verdicts) {
+        let row = VerdictRow::of(plan, place, verdict);
+        execute!(
+            &mut *tx,
+            "INSERT INTO policy_verdicts (plan, set_name, place, definition, outcome, why, origin, content, findings, \
+             more_findings, items, output, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+            row.plan,
+            row.set_name.as_str(),
+            row.place,
+            row.definition.as_str(),
+            row.outcome.as_str(),
+            row.why.as_deref(),
+            row.origin.as_str(),
+            row.content.as_deref(),
+            row.findings.as_str(),
+            row.more_findings,
+            row.items.as_str(),
+            row.output.as_str(),
+            row.checksum.as_str(),
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns the standings of the policy sets for a plan, if it must not be applied; `None`: it may be. The transaction
+/// shares the row of the pull and has changed the row of the plan, so that no approval comes or goes until it ends.
+pub(super) async fn policies_unmet_in_tx(
+    tx: &mut Tx,
+    plan: PlanId,
+    needed: &[NeededSet],
+) -> Result<Option<Vec<(SetName, SetStanding)>>> {
+    let verdicts = on_tx!(&mut *tx, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_PLAN).bind(plan).fetch_all(db))?;
+    if needed.is_empty() && verdicts.is_empty() {
+        return Ok(None);
+    }
+    let approvals = on_tx!(&mut *tx, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PLAN).bind(plan).fetch_all(db))?;
+    let policies = collect(verdicts, approvals)?
+        .remove(&plan)
+        .unwrap_or_default();
+    let standings = standing::standings(needed, &policies.verdicts, &policies.approvals, &plan);
+    Ok((!standing::may_apply(&standings)).then_some(standings))
+}
+
+/// Removes all approvals of a pull.
+pub(super) async fn approvals_forget_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
+    execute!(
+        tx,
+        "DELETE FROM policy_approvals WHERE repo = $1 AND pull = $2",
+        &pull.repo,
+        pull.subject,
+    )
+    .map(drop)
+}
+
+/// Returns true if a plan can still be approved, and locks its row.
+async fn plan_hold_in_tx(tx: &mut Tx, plan: &PlanRecord) -> Result<bool> {
+    let sql = match tx {
+        Tx::Sqlite(_) => approvable_sql!(""),
+        Tx::Postgres(_) => approvable_sql!(" FOR UPDATE"),
+    };
+    let found = on_tx!(tx, db => sqlx::query_scalar::<_, PlanId>(sql)
+        .bind(plan.id).bind(&plan.pull.repo).bind(plan.pull.subject).fetch_optional(db))?;
+    Ok(found.is_some())
+}
+
+async fn approval_put_in_tx(
+    tx: &mut Tx,
+    plan: &PlanRecord,
+    approval: &PolicyApproval,
+) -> Result<()> {
+    execute!(
+        tx,
+        "INSERT INTO policy_approvals (plan, set_name, person, login, teams, is_author, items, definition, approved_at, \
+         repo, pull, dir, workspace, name) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
+         ON CONFLICT (plan, set_name, person) DO UPDATE SET login = excluded.login, teams = excluded.teams, \
+         is_author = excluded.is_author, items = excluded.items, definition = excluded.definition, \
+         approved_at = excluded.approved_at",
+        plan.id,
+        approval.set.as_str(),
+        free_text(&approval.person),
+        free_text(&approval.login),
+        json(&approval.teams),
+        approval.is_author,
+        json(&approval.items),
+        &approval.definition.0,
+        kept_time(approval.at),
+        &plan.pull.repo,
+        plan.pull.subject,
+        &plan.project.dir,
+        &plan.project.workspace,
+        name_column(&plan.project),
+    )
+    .map(drop)
+}
+
+/// Sorts the rows by plan. Approvals of a plan without verdicts are left out.
+fn collect(
+    mut verdicts: Vec<VerdictRow>,
+    approvals: Vec<ApprovalRow>,
+) -> Result<HashMap<PlanId, PlanPolicies>> {
+    verdicts.sort_by_key(|row| row.place);
+    let mut of_plans: HashMap<PlanId, PlanPolicies> = HashMap::new();
+    for row in verdicts {
+        let policies = of_plans.entry(row.plan).or_default();
+        policies.verdicts.push(row.verdict()?);
+    }
+    for row in approvals {
+        if let Some(policies) = of_plans.get_mut(&row.of_plan) {
+            policies.approvals.extend(row.approval());
+        }
+    }
+    for policies in of_plans.values_mut() {
+        policies
+            .approvals
+            .sort_by(|a, b| (a.at, &a.set, &a.person).cmp(&(b.at, &b.set, &b.person)));
+    }
+    Ok(of_plans)
+}
+
+fn event(kind: LockEventKind, plan: &PlanRecord, set: &SetName, cause: &Cause) -> NewLockEvent {
+    let about = format!("policy set `{set}` of {}", plan.project);
+    let reason = if cause.reason.is_empty() {
+        about
+    } else {
+        format!("{about} ({})", cause.reason)
+    };
+    NewLockEvent {
+        kind,
+        key: None,
+        scope: None,
+        pull: Some(plan.pull.clone()),
+        concern: None,
+        cause: Cause {
+            reason,
+            ..cause.clone()
+        },
+    }
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("texts and numbers are JSON")
+}
+
+/// A verdict as it is stored. The checksum covers the other fields, in this order.
+#[derive(sqlx::FromRow, Serialize)]
+struct VerdictRow {
+    plan: PlanId,
+    set_name: String,
+    place: i64,
+    definition: String,
+    outcome: String,
+    why: Option<String>,
+    origin: String,
+    content: Option<String>,
+    findings: String,
+    more_findings: i64,
+    items: String,
+    output: String,
+    #[serde(skip)]
+    checksum: String,
+}
+
+impl VerdictRow {
+    fn of(plan: PlanId, place: i64, verdict: &Verdict) -> Self {
+        let (outcome, why) = match &verdict.outcome {
+            VerdictOutcome::Passed => ("passed", None),
+            VerdictOutcome::Failed => ("failed", None),
+            VerdictOutcome::NotEvaluated(why) => {
+                ("not_evaluated", Some(free_text(why).into_owned()))
+            }
+        };
+        let mut row = Self {
+            plan,
+            set_name: verdict.set.as_str().to_owned(),
+            place,
+            definition: verdict.definition.0.to_string(),
+            outcome: outcome.to_owned(),
+            why,
+            origin: free_text(&verdict.origin).into_owned(),
+            content: verdict.content.as_ref().map(ToString::to_string),
+            findings: json(&verdict.findings),
+            more_findings: i64::from(verdict.more_findings),
+            items: json(&verdict.items),
+            output: free_text(&verdict.output).into_owned(),
+            checksum: String::new(),
+        };
+        row.checksum = row.sum();
+        row
+    }
+
+    fn sum(&self) -> String {
+        Sha256Digest::of(json(self).as_bytes()).to_string()
+    }
+
+    /// Returns the verdict, or a verdict that the set was not evaluated if the row is damaged. Fails if the row does not
+    /// even name its set.
+    fn verdict(self) -> Result<Verdict> {
+        let set = SetName::parse(&self.set_name)
+            .map_err(|error| sqlx::Error::Decode(error.to_string().into()))?;
+        match self.read(&set) {
+            Ok(verdict) => Ok(verdict),
+            Err(damage) => {
+                tracing::error!(plan = %self.plan, %set, %damage, "The stored verdict of a policy set is damaged");
+                let definition = self.definition.parse().map(SetDigest);
+                Ok(Verdict::not_evaluated(
+                    &set,
+                    definition.unwrap_or_else(|_| SetDigest(Sha256Digest::of(b""))),
+                    String::new(),
+                    format!("the stored verdict is damaged: {damage}. Plan again"),
+                    String::new(),
+                ))
+            }
+        }
+    }
+
+    /// Returns the verdict, or the damage of the row.
+    fn read(&self, set: &SetName) -> std::result::Result<Verdict, String> {
+        if self.checksum != self.sum() {
+            return Err("its row was changed in the database".to_owned());
+        }
+        let outcome = match (self.outcome.as_str(), &self.why) {
+            ("passed", None) => VerdictOutcome::Passed,
+            ("failed", None) => VerdictOutcome::Failed,
+            ("not_evaluated", Some(why)) => VerdictOutcome::NotEvaluated(why.clone()),
+            (other, _) => return Err(format!("`{other}` is no outcome that this version knows")),
+        };
+        let content = self
+            .content
+            .as_deref()
+            .map(str::parse::<Sha256Digest>)
+            .transpose()?;
+        let verdict = Verdict {
+            set: set.clone(),
+            definition: SetDigest(self.definition.parse()?),
+            outcome,
+            origin: self.origin.clone(),
+            content,
+            findings: serde_json::from_str(&self.findings).map_err(|error| error.to_string())?,
+            more_findings: u32::try_from(self.more_findings).map_err(|error| error.to_string())?,
+            items: serde_json::from_str(&self.items).map_err(|error| error.to_string())?,
+            output: self.output.clone(),
+        };
+        let is_sound = match &verdict.outcome {
+            VerdictOutcome::Passed => {
+                verdict.items.is_empty() && verdict.violations().next().is_none()
+            }
+            VerdictOutcome::Failed => !verdict.items.is_empty(),
+            VerdictOutcome::NotEvaluated(_) => true,
+        };
+        if is_sound {
+            Ok(verdict)
+        } else {
+            Err("its outcome and its violations disagree".to_owned())
+        }
+    }
+}
+
+/// An approval as it is stored.
+#[derive(sqlx::FromRow)]
+struct ApprovalRow {
+    /// Plan of the project for which the approval was read.
+    of_plan: PlanId,
+    /// Plan that was approved.
+    plan: PlanId,
+    set_name: String,
+    person: String,
+    login: String,
+    teams: String,
+    is_author: bool,
+    items: String,
+    definition: String,
+    approved_at: DateTime<Utc>,
+}
+
+impl ApprovalRow {
+    /// Returns the approval. One that cannot be read does not count.
+    fn approval(self) -> Option<PolicyApproval> {
+        let plan = self.plan;
+        match self.read() {
+            Ok(approval) => Some(approval),
+            Err(damage) => {
+                tracing::error!(%plan, %damage, "An approval of policy violations cannot be read and does not count");
+                None
+            }
+        }
+    }
+
+    fn read(self) -> std::result::Result<PolicyApproval, String> {
+        Ok(PolicyApproval {
+            set: SetName::parse(&self.set_name).map_err(|error| error.to_string())?,
+            plan: self.plan,
+            person: self.person,
+            login: self.login,
+            teams: serde_json::from_str(&self.teams).map_err(|error| error.to_string())?,
+            is_author: self.is_author,
+            items: serde_json::from_str(&self.items).map_err(|error| error.to_string())?,
+            definition: SetDigest(self.definition.parse()?),
+            at: self.approved_at,
+        })
+    }
+}

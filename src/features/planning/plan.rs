@@ -35,7 +35,7 @@ use crate::model::{
 };
 use crate::queue::JobError;
 use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewJob, NewRun, RecordPlan};
+use crate::store::{NewJob, NewRun, PlanParts, RecordPlan};
 use crate::workflow::{
     ArtifactError, PlanMade, ResourceList, RunError, RunOutput, Saved, StepError, StepFailure,
 };
@@ -687,8 +687,12 @@ async fn record(
     };
     let (held, file) = (lock.map(|lock| lock.id), file.flatten());
     let store = &cx.ctx.store;
+    let parts = PlanParts {
+        modules: &modules,
+        verdicts: &[],
+    };
     match store
-        .plan_record_with_modules(&plan, held, file.as_deref(), &modules)
+        .plan_record_with(&plan, held, file.as_deref(), &parts)
         .await?
     {
         RecordPlan::Recorded => {

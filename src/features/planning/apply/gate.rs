@@ -20,7 +20,7 @@ use crate::model::{
     PullState, RunId, RunKind,
 };
 use crate::render::{Next, ProjectReport, UserText};
-use crate::store::{ApplyGate, ApplyGrant, LockAttempt};
+use crate::store::{ApplyChecks, ApplyGate, ApplyGrant, LockAttempt};
 use crate::workflow::{CheckedOut, Source, ToolError};
 
 /// Returns why there is nothing to apply, if so.
@@ -436,18 +436,23 @@ pub(super) async fn pass(
     };
     let attempt = policy.mode.taken_by_apply().then_some(&attempt);
     let store = &cx.ctx.store;
-    // Without a registry, no plan has modules of one.
-    let gate = if cx.ctx.runs.registry.host().is_some() {
-        store.apply_begin_with_modules(plan, run, attempt).await?
-    } else {
-        store.apply_begin(plan, run, attempt).await?
+    let checks = ApplyChecks {
+        // Without a registry, no plan has modules of one.
+        modules: cx.ctx.runs.registry.host().is_some(),
+        policies: &[],
     };
+    let gate = store
+        .apply_begin_checked(plan, run, attempt, &checks)
+        .await?;
     Err(Stop::Reply(match gate {
         ApplyGate::Granted(grant) => return Ok(grant),
         ApplyGate::HeldBy(lock) => GateRefusal::Held(Box::new(lock)),
         ApplyGate::ApplyLocked(locks) => GateRefusal::Stopped(locks),
         ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
         ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
+        ApplyGate::PoliciesUnmet(_) => {
+            GateRefusal::stale("the plan has not passed its policy checks".to_owned())
+        }
         ApplyGate::ModuleTakenDown => GateRefusal::Stale(refused_apply(
             &plan_notices(cx.ctx, cx.pull, plan.id).await?,
         )),

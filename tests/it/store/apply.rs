@@ -372,7 +372,8 @@ async fn apply_begin_meets_close_and_runs_under_a_lock_or_not_at_all(db: &TestDb
             other @ (ApplyGate::ApplyLocked(_)
             | ApplyGate::HeldBy(_)
             | ApplyGate::PlanGone(_)
-            | ApplyGate::ModuleTakenDown) => {
+            | ApplyGate::ModuleTakenDown
+            | ApplyGate::PoliciesUnmet(_)) => {
                 panic!("{other:?}")
             }
         }
@@ -421,7 +422,8 @@ async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &Test
             }
             other @ (ApplyGate::ApplyLocked(_)
             | ApplyGate::PullClosed
-            | ApplyGate::ModuleTakenDown) => panic!("{other:?}"),
+            | ApplyGate::ModuleTakenDown
+            | ApplyGate::PoliciesUnmet(_)) => panic!("{other:?}"),
         }
     }
 }
@@ -461,7 +463,8 @@ async fn apply_begin_meets_the_apply_lock_and_one_of_them_is_first(db: &TestDb) 
             other @ (ApplyGate::HeldBy(_)
             | ApplyGate::PullClosed
             | ApplyGate::PlanGone(_)
-            | ApplyGate::ModuleTakenDown) => {
+            | ApplyGate::ModuleTakenDown
+            | ApplyGate::PoliciesUnmet(_)) => {
                 panic!("{other:?}")
             }
         };

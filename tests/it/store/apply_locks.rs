@@ -396,7 +396,8 @@ async fn once_a_set_is_committed_no_gate_opens_any_more(db: &TestDb) {
                 other @ (ApplyGate::HeldBy(_)
                 | ApplyGate::PullClosed
                 | ApplyGate::PlanGone(_)
-                | ApplyGate::ModuleTakenDown) => {
+                | ApplyGate::ModuleTakenDown
+                | ApplyGate::PoliciesUnmet(_)) => {
                     panic!("{other:?}")
                 }
             }

@@ -22,8 +22,9 @@ use lockkeeper::model::{
 };
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
-    ApplyGate, ClaimCollection, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews,
-    JobClaim, LockAttempt, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
+    ApplyChecks, ApplyGate, ClaimCollection, DatabaseUrl, DeliveryState, EventWalk,
+    FinishedCommand, HeadNews, JobClaim, LockAttempt, MirrorSearch, NewDelivery, OutputPiece,
+    PendingStatus, PlanParts, PolicyApprove, Presence,
 };
 use lockkeeper_registry::records::LogId;
 use lockkeeper_registry::versions::VersionKey;
@@ -32,6 +33,7 @@ use sqlx_postgres::PgConnection;
 use sqlx_sqlite::SqliteConnectOptions;
 use sqlx_sqlite::SqliteConnection;
 
+use super::policies::{approval, failed, needed};
 use super::registry;
 use super::replicas::replica;
 use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};
@@ -40,7 +42,7 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 36] = [
+const GROWING: [&str; 38] = [
     "account_emails",
     "account_external_ids",
     "account_stars",
@@ -58,6 +60,8 @@ const GROWING: [&str; 36] = [
     "lock_waiters",
     "locks",
     "plans",
+    "policy_approvals",
+    "policy_verdicts",
     "pulls",
     "registry_branch_uses",
     "registry_downloads",
@@ -286,6 +290,19 @@ fn years() -> Vec<String> {
         ),
         rows(
             100_000,
+            "policy_verdicts (plan, set_name, place, definition, outcome, origin, findings, more_findings, items, output, \
+             checksum)",
+            "ID, 'security', 0, DIGEST, 'passed', '/policies', '[]', 0, '[]', '', DIGEST",
+        ),
+        rows(
+            100_000,
+            "policy_approvals (plan, set_name, person, login, teams, is_author, items, definition, approved_at, repo, pull, \
+             dir, workspace, name)",
+            "ID, 'security', 'github.com:7', 'ada', '[]', FALSE, '[]', DIGEST, TIME, REPO, n / 2, 'd' || (1000000 + n), \
+             'default', ''",
+        ),
+        rows(
+            100_000,
             "jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at, finished_at)",
             "ID, 'work', '{}', 'lane' || (1000000 + n), 0, 'done', TIME, 1, TIME, TIME",
         ),
@@ -481,8 +498,23 @@ async fn work(db: &TestDb) {
 
     let plan = new_plan(db, &pull, &hot).await;
     let used: [VersionKey; 1] = ["module acme/vpc/aws 1.2.3".parse().unwrap()];
-    let recorded = store.plan_record_with_modules(&plan, Some(lock.id), None, &used);
+    let verdicts = [failed("security", &["public bucket"])];
+    let parts = PlanParts {
+        modules: &used,
+        verdicts: &verdicts,
+    };
+    let recorded = store.plan_record_with(&plan, Some(lock.id), None, &parts);
     let _recorded = recorded.await.unwrap();
+    let approvals = [approval(&plan, &verdicts[0], "ada")];
+    let sets = [verdicts[0].set.clone()];
+    for _ in 0..2 {
+        store.policy_clear(&plan, &sets, by()).await.unwrap();
+        let approved = store.policy_approve(&plan, &approvals, by()).await;
+        assert_eq!(approved.unwrap(), PolicyApprove::Stored);
+    }
+    let results = store.policy_results(&pull).await.unwrap();
+    assert_eq!(results[&plan.id].approvals, approvals);
+    store.policy_results_of_run(plan.run).await.unwrap();
     store.registry_plan_notices(plan.id).await.unwrap();
     store.plan_list(&pull).await.unwrap();
     store.plan_configs(&pull).await.unwrap();
@@ -948,7 +980,11 @@ async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
         pull_url: URL,
         cause: by(),
     };
-    let begun = store.apply_begin_with_modules(plan, run, Some(&attempt));
+    let checks = ApplyChecks {
+        modules: true,
+        policies: &[needed("security")],
+    };
+    let begun = store.apply_begin_checked(plan, run, Some(&attempt), &checks);
     let ApplyGate::Granted(grant) = begun.await.unwrap() else {
         panic!("nothing is in the way")
     };

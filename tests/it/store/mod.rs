@@ -29,6 +29,7 @@ mod operations;
 mod pending_statuses;
 mod plan_files;
 mod plans;
+mod policies;
 mod pulls;
 mod rate_gates;
 mod reconcilers;

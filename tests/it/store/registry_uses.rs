@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use lockkeeper::features::registry::{AddNamespace, ForeignVersions, Visibility};
 use lockkeeper::model::{PlanRecord, PlanState, ProjectKey, PullRef, RunKind};
-use lockkeeper::store::{ApplyGate, LockAttempt, RecordPlan, Store};
+use lockkeeper::store::{ApplyChecks, ApplyGate, PlanParts, RecordPlan, Store};
 use lockkeeper_registry::versions::VersionKey;
 
 use super::registry::{add, delete, deprecate};
@@ -52,20 +52,23 @@ async fn planned(
     uses: &[VersionKey],
 ) -> PlanRecord {
     let plan = new_plan(db, pull, project).await;
-    let recorded = db.store().plan_record_with_modules(&plan, None, None, uses);
+    let parts = PlanParts {
+        modules: uses,
+        ..PlanParts::default()
+    };
+    let recorded = db.store().plan_record_with(&plan, None, None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
     plan
 }
 
 async fn apply(store: &Store, plan: &PlanRecord, checks_modules: bool) -> ApplyGate {
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-    let attempt: Option<&LockAttempt<'_>> = None;
-    let begun = if checks_modules {
-        store.apply_begin_with_modules(plan, run, attempt).await
-    } else {
-        store.apply_begin(plan, run, attempt).await
+    let checks = ApplyChecks {
+        modules: checks_modules,
+        ..ApplyChecks::default()
     };
-    begun.unwrap()
+    let begun = store.apply_begin_checked(plan, run, None, &checks);
+    begun.await.unwrap()
 }
 
 /// Returns the uses of the module as `pull dir version state`.
@@ -122,7 +125,11 @@ async fn a_plan_that_is_not_stored_has_no_uses(db: &TestDb) {
     let released = store.lock_release(&pull, &project("a"), by()).await;
     assert!(released.unwrap());
     let used = [key("1.0.0")];
-    let recorded = store.plan_record_with_modules(&plan, Some(lock.id), None, &used);
+    let parts = PlanParts {
+        modules: &used,
+        ..PlanParts::default()
+    };
+    let recorded = store.plan_record_with(&plan, Some(lock.id), None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::LockLost);
     assert_eq!(uses(store, None).await, [""; 0]);
 }

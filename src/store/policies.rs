@@ -395,7 +395,7 @@ impl VerdictRow {
                     &set,
                     definition.unwrap_or_else(|_| SetDigest(Sha256Digest::of(b""))),
                     String::new(),
-                    format!("the stored verdict is damaged: {damage}. Plan again"),
+                    format!("The stored verdict is damaged: {damage}. Plan again."),
                     String::new(),
                 ))
             }
@@ -429,17 +429,9 @@ impl VerdictRow {
             items: serde_json::from_str(&self.items).map_err(|error| error.to_string())?,
             output: self.output.clone(),
         };
-        let is_sound = match &verdict.outcome {
-            VerdictOutcome::Passed => {
-                verdict.items.is_empty() && verdict.violations().next().is_none()
-            }
-            VerdictOutcome::Failed => !verdict.items.is_empty(),
-            VerdictOutcome::NotEvaluated(_) => true,
-        };
-        if is_sound {
-            Ok(verdict)
-        } else {
-            Err("its outcome and its violations disagree".to_owned())
+        match verdict.damage() {
+            None => Ok(verdict),
+            Some(damage) => Err(damage.to_owned()),
         }
     }
 }

@@ -12,7 +12,7 @@ use lockkeeper::store::{
     RunState, Store,
 };
 use lockkeeper_policy::findings::{AppliedWaiver, Finding, FindingLevel, FindingPlace};
-use lockkeeper_policy::sets::{SetDigest, SetName};
+use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
 use lockkeeper_policy::standing::{NeededSet, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use tokio::task::JoinSet;
@@ -58,7 +58,7 @@ fn definition(text: &str) -> SetDigest {
     SetDigest(Sha256Digest::of(text.as_bytes()))
 }
 
-/// Returns a set that is configured as it was for the verdicts of this file.
+/// Returns a set that is configured as it was for the verdicts of this file. A team owns it, and all who approve are in it.
 pub fn needed(name: &str) -> NeededSet {
     NeededSet {
         name: set(name),
@@ -66,6 +66,10 @@ pub fn needed(name: &str) -> NeededSet {
         approve_count: 1,
         sticky: false,
         prevent_self_approve: false,
+        owners: PolicyOwners {
+            users: Vec::new(),
+            teams: vec!["acme/security".to_owned()],
+        },
     }
 }
 
@@ -513,7 +517,7 @@ async fn no_plan_is_applied_whose_verdict_was_damaged(db: &TestDb) {
         let VerdictOutcome::NotEvaluated(why) = &results.verdicts[0].outcome else {
             panic!("{damage}: {results:?}")
         };
-        assert!(why.starts_with("the stored verdict is damaged: "), "{why}");
+        assert!(why.starts_with("The stored verdict is damaged: "), "{why}");
     }
     // Without damage, both pass.
     for (dir, verdict) in [("fine", &fine), ("bad", &bad)] {

@@ -7,9 +7,10 @@ use lockkeeper::model::{
     Actor, Cause, LockEventKind, LockKey, PlanId, PlanRecord, PlanState, ProjectKey, PullRef,
     PullState, RunId, RunKind, Sha256Digest,
 };
+use lockkeeper::seal::{OpenError, SealedText};
 use lockkeeper::store::{
     ApplyChecks, ApplyGate, LockAttempt, PlanParts, PlanPolicies, PolicyApprove, RecordPlan,
-    RunState, Store,
+    Rename, Renamed, RunState, Store,
 };
 use lockkeeper_policy::findings::{AppliedWaiver, Finding, FindingLevel, FindingPlace};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
@@ -36,6 +37,7 @@ store_test!(
     approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_same,
     approvals_of_another_project_or_pull_never_count,
     approvals_are_removed_by_set,
+    approvals_follow_a_repository_to_its_new_name,
     a_plan_that_is_gone_is_not_approved,
     an_approval_is_stored_only_with_its_own_plan,
     a_closed_pull_loses_its_approvals,
@@ -783,6 +785,40 @@ async fn approvals_are_removed_by_set(db: &TestDb) {
     // Those of another project stay.
     assert_eq!(results(store, neighbour).await.approvals.len(), 2);
     assert_granted(db, neighbour, &policies).await;
+}
+
+async fn approvals_follow_a_repository_to_its_new_name(db: &TestDb) {
+    let (store, old) = (db.store(), open_pull(db.store(), 1).await);
+    let verdict = failed("security", &["public bucket"]);
+    let plan = record(db, &old, &project("a"), std::slice::from_ref(&verdict)).await;
+    let approvals = [approval(&plan, &verdict, "ada")];
+    let approved = approve(store, &plan, &approvals).await;
+    assert_eq!(approved, PolicyApprove::Stored);
+    let new = PullRef {
+        repo: "github.com/acme/network".parse().unwrap(),
+        ..old.clone()
+    };
+    let rename = Rename {
+        id: 4711,
+        old: &old.repo,
+        new: &new.repo,
+        cause: by(),
+        within: None,
+    };
+    let never =
+        |_: &_, _: &_| -> Result<SealedText, OpenError> { panic!("there are no credentials") };
+    let renamed = store.repository_rename(&rename, never).await.unwrap();
+    assert!(matches!(renamed, Renamed::Done(_)), "{renamed:?}");
+    // A command that still has the old name in its memory approves nothing.
+    let approved = approve(store, &plan, &approvals).await;
+    assert_eq!(approved, PolicyApprove::PlanGone);
+    let sticky = NeededSet {
+        sticky: true,
+        ..needed("security")
+    };
+    let again = record(db, &new, &project("a"), std::slice::from_ref(&verdict)).await;
+    assert_eq!(results(store, &again).await.approvals, approvals);
+    assert_granted(db, &again, &[sticky]).await;
 }
 
 async fn a_plan_that_is_gone_is_not_approved(db: &TestDb) {

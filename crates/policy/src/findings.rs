@@ -1,11 +1,13 @@
 //! Findings of policies in a plan.
 
+use lockkeeper_model::model::{Sha256Digest, is_hidden};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One finding of one policy set in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How much the finding weighs.
+    /// Weight of the finding.
     pub level: FindingLevel,
     /// Rule, such as `main.deny` or `CKV_AWS_20`; empty if the tool names none.
     pub rule: String,
@@ -15,7 +17,7 @@ pub struct Finding {
     pub resource: Option<String>,
     /// File and line, if the tool names them.
     pub place: Option<FindingPlace>,
-    /// Further reading.
+    /// Address of further reading for people.
     pub link: Option<String>,
     /// Longer text for people, folded in comments.
     pub evidence: Option<String>,
@@ -24,10 +26,10 @@ pub struct Finding {
 }
 
 /// Weight of a finding, worst first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum FindingLevel {
-    /// A violation.
+    /// A violation, which owners of the set can approve.
     Deny,
     /// A violation that passes with this many approvals, of these teams if any are named.
     RequireApproval { count: u32, teams: Vec<String> },
@@ -36,7 +38,7 @@ pub enum FindingLevel {
 }
 
 /// Place in the code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FindingPlace {
     /// Path in the repository.
     pub file: String,
@@ -53,4 +55,555 @@ pub struct AppliedWaiver {
     pub owner: String,
     /// Last day on which it applies, as `2026-12-31`.
     pub until: String,
+}
+
+/// Keys of a result of a Rego rule beside `msg`, for both engines. All others are for other readers.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct RegoKeys {
+    /// Address of the resource, or the resource itself with its `address`.
+    pub resource: Option<Value>,
+    /// Path in the repository.
+    pub file: Option<Value>,
+    /// Line of the file, from 1.
+    pub line: Option<Value>,
+    /// Address of further reading for people.
+    pub link: Option<Value>,
+    /// Longer text for people, or any other value.
+    pub details: Option<Value>,
+    /// Approvals that let the violation pass: `{"count": 2, "teams": ["acme/security"]}`.
+    pub require_approval: Option<Value>,
+}
+
+/// Reason why an output does not say what was found. Nothing passes on such an output.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The tool printed nothing.
+    #[error("the output is empty, so nothing shows that any policy was evaluated")]
+    Empty,
+    /// The output is larger than [`MAX_INPUT`].
+    #[error("the output is larger than {} MiB", MAX_INPUT >> 20)]
+    TooLarge,
+    /// The output has more findings than [`MAX_READ`].
+    #[error("the output has more than {} findings", MAX_READ)]
+    TooMany,
+    /// The output has another format.
+    #[error("the output is not {format}: {problem}")]
+    Format {
+        /// Expected format, such as "a report in the form of JUnit".
+        format: &'static str,
+        /// First problem, with its position if the reader has one.
+        problem: String,
+    },
+    /// The output says that something was not evaluated. Holds a clause for people.
+    #[error("{0}")]
+    NotEvaluated(String),
+    /// A rule has a key that this program reads, with a value that it does not understand.
+    #[error(
+        "`require_approval` of the rule `{rule}` must be an object such as {{\"count\": 2, \"teams\": [\"acme/security\"]}}: {problem}"
+    )]
+    Approval {
+        /// Rule, such as `main.violation`.
+        rule: String,
+        /// Explanation of the problem for people.
+        problem: String,
+    },
+}
+
+/// Largest output that is read, in bytes.
+pub const MAX_INPUT: usize = 8 << 20;
+
+/// Largest number of findings that are read from one output.
+pub const MAX_READ: usize = 10_000;
+
+/// Largest number of approvals that a rule can require.
+pub const MAX_APPROVALS: u32 = 100;
+
+// Limits of the texts of a finding, in bytes.
+const MAX_RULE: usize = 200;
+const MAX_MESSAGE: usize = 1000;
+const MAX_RESOURCE: usize = 500;
+const MAX_FILE: usize = 1024;
+const MAX_LINK: usize = 500;
+const MAX_EVIDENCE: usize = 4000;
+const MAX_TEAM: usize = 200;
+const MAX_TEAMS: usize = 50;
+
+/// Message of a finding without one.
+const NO_MESSAGE: &str = "The rule gives no message.";
+
+impl Finding {
+    /// Returns a finding without anything else.
+    pub fn new(level: FindingLevel, rule: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            level,
+            rule: rule.into(),
+            message: message.into(),
+            resource: None,
+            place: None,
+            link: None,
+            evidence: None,
+            waived: None,
+        }
+    }
+
+    /// Returns a violation without anything else.
+    pub fn deny(rule: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Deny, rule, message)
+    }
+
+    /// Returns a hint without anything else.
+    pub fn warn(rule: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Warn, rule, message)
+    }
+
+    /// Returns a violation that passes with approvals.
+    pub fn require_approval(
+        count: u32,
+        teams: Vec<String>,
+        rule: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::new(
+            FindingLevel::RequireApproval { count, teams },
+            rule,
+            message,
+        )
+    }
+
+    /// Returns the finding of a result of a Rego rule. A key `require_approval` replaces the level, of hints as well.
+    ///
+    /// Texts that are something else are kept as JSON, so that different results stay different findings.
+    pub fn of_rego(
+        level: FindingLevel,
+        rule: &str,
+        message: &str,
+        keys: RegoKeys,
+    ) -> Result<Self, ReadError> {
+        let level = match keys.require_approval {
+            Some(value) => level_of_approval(rule, value)?,
+            None => level,
+        };
+        let line = keys.line.as_ref().and_then(line_of);
+        let place = keys
+            .file
+            .and_then(text_of)
+            .map(|file| FindingPlace { file, line });
+        let finding = Self {
+            resource: keys.resource.and_then(resource_of),
+            place,
+            link: keys.link.and_then(text_of),
+            evidence: keys.details.and_then(evidence_of),
+            ..Self::new(level, rule, message)
+        };
+        Ok(finding.clean())
+    }
+
+    /// Returns true for a finding that refuses the apply until it is approved.
+    pub fn is_violation(&self) -> bool {
+        self.waived.is_none() && self.level != FindingLevel::Warn
+    }
+
+    /// Removes everything that comments and databases could not keep, and shortens texts. Shortened texts that differ stay
+    /// different.
+    #[must_use]
+    pub fn clean(self) -> Self {
+        let some_line =
+            |text: String, limit| Some(one_line(&text, limit)).filter(|text| !text.is_empty());
+        let message = one_line(&self.message, MAX_MESSAGE);
+        Self {
+            level: self.level.clean(),
+            rule: one_line(&self.rule, MAX_RULE),
+            message: if message.is_empty() {
+                NO_MESSAGE.to_owned()
+            } else {
+                message
+            },
+            resource: self.resource.and_then(|text| some_line(text, MAX_RESOURCE)),
+            place: self.place.and_then(FindingPlace::clean),
+            link: self.link.filter(|link| is_link(link)),
+            evidence: self
+                .evidence
+                .map(|text| block(text, MAX_EVIDENCE))
+                .filter(|text| !text.is_empty()),
+            waived: self.waived.map(|waiver| AppliedWaiver {
+                reason: one_line(&waiver.reason, MAX_MESSAGE),
+                owner: one_line(&waiver.owner, MAX_RULE),
+                until: one_line(&waiver.until, MAX_RULE),
+            }),
+        }
+    }
+}
+
+impl FindingLevel {
+    /// Limits the teams. No team that is left out could have approved.
+    fn clean(self) -> Self {
+        match self {
+            Self::RequireApproval { count, mut teams } => {
+                teams.truncate(MAX_TEAMS);
+                let teams = teams.iter().map(|team| one_line(team, MAX_TEAM)).collect();
+                Self::RequireApproval {
+                    count: count.max(1),
+                    teams,
+                }
+            }
+            Self::Deny => Self::Deny,
+            Self::Warn => Self::Warn,
+        }
+    }
+}
+
+impl FindingPlace {
+    fn clean(self) -> Option<Self> {
+        let file = one_line(&self.file, MAX_FILE);
+        (!file.is_empty()).then_some(Self {
+            file,
+            line: self.line.filter(|line| *line > 0),
+        })
+    }
+}
+
+/// Sorts findings: violations first, worst first, then by resource and message.
+pub fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|one, other| {
+        let (waived, other_waived) = (one.waived.is_some(), other.waived.is_some());
+        waived
+            .cmp(&other_waived)
+            .then_with(|| one.level.cmp(&other.level))
+            .then_with(|| one.resource.cmp(&other.resource))
+            .then_with(|| one.message.cmp(&other.message))
+            .then_with(|| one.rule.cmp(&other.rule))
+            .then_with(|| one.place.cmp(&other.place))
+            .then_with(|| one.evidence.cmp(&other.evidence))
+    });
+}
+
+/// Returns an output without a byte order mark, if it is neither empty nor too large.
+pub(crate) fn input(text: &str) -> Result<&str, ReadError> {
+    if text.len() > MAX_INPUT {
+        return Err(ReadError::TooLarge);
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim().is_empty() {
+        return Err(ReadError::Empty);
+    }
+    Ok(text)
+}
+
+/// Puts a text on one line of at most `limit` bytes.
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let mut visible = word.chars().filter(|c| !is_hidden(*c)).peekable();
+        if visible.peek().is_some() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.extend(visible);
+        }
+    }
+    shorten(line, limit)
+}
+
+/// Removes everything from a text but lines, tabs and visible characters, and shortens it to `limit` bytes.
+pub(crate) fn block(text: String, limit: usize) -> String {
+    shorten(visible_lines(text).trim().to_owned(), limit)
+}
+
+/// Removes control characters and invisible ones, but keeps lines and tabs.
+pub(crate) fn visible_lines(mut text: String) -> String {
+    text.retain(|c| c == '\n' || !is_hidden(c));
+    text
+}
+
+/// Shortens a text to `limit` bytes. A shortened text ends with a part of its digest, so that texts which differ only in what
+/// was cut stay different: approvals are bound to them.
+fn shorten(mut text: String, limit: usize) -> String {
+    if text.len() <= limit {
+        return text;
+    }
+    let digest = Sha256Digest::of(text.as_bytes());
+    let mark = format!("… [{}]", &digest.as_str()[..16]);
+    let end = text.floor_char_boundary(limit.saturating_sub(mark.len() + 1));
+    text.truncate(text[..end].trim_end().len());
+    text.push(' ');
+    text.push_str(&mark);
+    text
+}
+
+/// Returns true for an address that comments can link to.
+fn is_link(text: &str) -> bool {
+    let tail = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    tail.is_some_and(|tail| {
+        !tail.is_empty()
+            && text.len() <= MAX_LINK
+            && tail.chars().all(|c| {
+                c.is_ascii_graphic()
+                    && !matches!(
+                        c,
+                        '<' | '>' | '"' | '`' | '\\' | '|' | '(' | ')' | '[' | ']'
+                    )
+            })
+    })
+}
+
+fn level_of_approval(rule: &str, value: Value) -> Result<FindingLevel, ReadError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct RawApproval {
+        #[serde(default = "one_approval")]
+        count: u32,
+        #[serde(default)]
+        teams: Vec<String>,
+    }
+
+    let wrong = |problem: String| ReadError::Approval {
+        rule: one_line(rule, MAX_RULE),
+        problem: one_line(&problem, MAX_MESSAGE),
+    };
+    let RawApproval { count, mut teams } =
+        serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+    if !(1..=MAX_APPROVALS).contains(&count) {
+        return Err(wrong(format!("`count` must be 1 to {MAX_APPROVALS}")));
+    }
+    let fine = |team: &String| !team.is_empty() && one_line(team, MAX_TEAM) == *team;
+    if teams.len() > MAX_TEAMS || !teams.iter().all(fine) {
+        return Err(wrong(format!("`teams` must be at most {MAX_TEAMS} names")));
+    }
+    teams.sort();
+    teams.dedup();
+    Ok(FindingLevel::RequireApproval { count, teams })
+}
+
+fn one_approval() -> u32 {
+    1
+}
+
+fn text_of(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Some(other.to_string())
+        }
+    }
+}
+
+/// Returns the address of a resource: rules often hand on the whole resource.
+fn resource_of(value: Value) -> Option<String> {
+    match value.get("address").and_then(Value::as_str) {
+        Some(address) => Some(address.to_owned()),
+        None => text_of(value),
+    }
+}
+
+fn evidence_of(value: Value) -> Option<String> {
+    match value {
+        list @ (Value::Array(_) | Value::Object(_)) => serde_json::to_string_pretty(&list).ok(),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            text_of(other)
+        }
+    }
+}
+
+fn line_of(value: &Value) -> Option<u32> {
+    let number = match value.as_str() {
+        Some(text) => text.trim().parse().ok()?,
+        None => value.as_u64()?,
+    };
+    u32::try_from(number).ok().filter(|line| *line > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn keys(value: Value) -> RegoKeys {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_result_of_rego_has_all_keys() {
+        let finding = Finding::of_rego(
+            FindingLevel::Deny,
+            "main.deny_public",
+            "Bucket is public",
+            keys(json!({
+                "resource": "aws_s3_bucket.logs",
+                "file": "prod/main.tf",
+                "line": 12,
+                "link": "https://wiki.example.com/s3",
+                "details": "acl is `public-read`\nsince last week",
+                "unrelated": [1, 2],
+            })),
+        );
+        let expected = Finding {
+            resource: Some("aws_s3_bucket.logs".to_owned()),
+            place: Some(FindingPlace {
+                file: "prod/main.tf".to_owned(),
+                line: Some(12),
+            }),
+            link: Some("https://wiki.example.com/s3".to_owned()),
+            evidence: Some("acl is `public-read`\nsince last week".to_owned()),
+            ..Finding::deny("main.deny_public", "Bucket is public")
+        };
+        assert_eq!(finding, Ok(expected));
+    }
+
+    #[test]
+    fn values_of_other_types_are_kept_as_json() {
+        let finding = Finding::of_rego(
+            FindingLevel::Warn,
+            "main.warn",
+            "",
+            keys(json!({
+                "resource": {"address": "null_resource.a", "mode": "managed"},
+                "file": 7,
+                "line": "8",
+                "link": ["https://example.com"],
+                "details": {"b": 1},
+            })),
+        )
+        .unwrap();
+        assert_eq!(finding.message, NO_MESSAGE);
+        assert_eq!(finding.resource.as_deref(), Some("null_resource.a"));
+        let place = finding.place.unwrap();
+        assert_eq!((place.file.as_str(), place.line), ("7", Some(8)));
+        assert_eq!(finding.link, None);
+        assert_eq!(finding.evidence.as_deref(), Some("{\n  \"b\": 1\n}"));
+        let other = Finding::of_rego(
+            FindingLevel::Warn,
+            "main.warn",
+            "",
+            keys(json!({"resource": ["a"], "file": null, "line": -1})),
+        )
+        .unwrap();
+        assert_eq!(other.resource.as_deref(), Some("[\"a\"]"));
+        assert_eq!(other.place, None);
+    }
+
+    #[test]
+    fn approvals_that_a_rule_requires_replace_the_level() {
+        let level = |value: Value| {
+            let keys = keys(json!({"require_approval": value}));
+            Finding::of_rego(FindingLevel::Warn, "main.warn", "m", keys).map(|found| found.level)
+        };
+        let two = FindingLevel::RequireApproval {
+            count: 2,
+            teams: vec!["a/b".to_owned(), "a/c".to_owned()],
+        };
+        assert_eq!(
+            level(json!({"count": 2, "teams": ["a/c", "a/b", "a/c"]})),
+            Ok(two)
+        );
+        let one = FindingLevel::RequireApproval {
+            count: 1,
+            teams: vec![],
+        };
+        assert_eq!(level(json!({})), Ok(one));
+        for wrong in [
+            json!(true),
+            json!(2),
+            json!("acme/security"),
+            json!({"count": 0}),
+            json!({"count": 101}),
+            json!({"count": "2"}),
+            json!({"teams": "acme/security"}),
+            json!({"teams": [""]}),
+            json!({"teams": ["a\nb"]}),
+            json!({"team": ["acme/security"]}),
+        ] {
+            let error = level(wrong.clone()).unwrap_err();
+            assert!(
+                matches!(error, ReadError::Approval { .. }),
+                "{wrong}: {error}"
+            );
+            assert!(error.to_string().contains("`main.warn`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_worst_findings_come_first_and_waived_ones_last() {
+        let waived = Finding {
+            waived: Some(AppliedWaiver {
+                reason: "r".to_owned(),
+                owner: "o".to_owned(),
+                until: "2026-12-31".to_owned(),
+            }),
+            ..Finding::deny("r", "waived")
+        };
+        let of_resource = |resource: &str, message: &str| Finding {
+            resource: Some(resource.to_owned()),
+            ..Finding::deny("r", message)
+        };
+        let sorted = [
+            Finding::deny("r", "z"),
+            of_resource("a", "b"),
+            of_resource("a", "c"),
+            of_resource("b", "a"),
+            Finding::require_approval(1, vec![], "r", "a"),
+            Finding::warn("r", "a"),
+            waived,
+        ];
+        let mut findings: Vec<Finding> = sorted.iter().rev().cloned().collect();
+        sort(&mut findings);
+        assert_eq!(findings, sorted);
+    }
+
+    #[test]
+    fn texts_that_differ_only_after_the_limit_stay_different() {
+        let long = "word ".repeat(1000);
+        let one = Finding::deny("r", format!("{long}a")).clean();
+        let other = Finding::deny("r", format!("{long}b")).clean();
+        assert!(one.message.len() <= MAX_MESSAGE);
+        assert_ne!(one.message, other.message);
+        assert!(one.message.starts_with("word word"), "{}", one.message);
+    }
+
+    #[test]
+    fn only_addresses_that_comments_can_link_to_are_links() {
+        for (link, fine) in [
+            ("https://example.com/a?b=c#d", true),
+            ("http://example.com", true),
+            ("https://", false),
+            ("javascript:alert(1)", false),
+            ("https://example.com/a b", false),
+            ("https://example.com/)[x](https://evil.example", false),
+            ("https://example.com/\u{202e}", false),
+            ("//example.com", false),
+        ] {
+            let finding = Finding {
+                link: Some(link.to_owned()),
+                ..Finding::deny("r", "m")
+            };
+            assert_eq!(finding.clean().link.is_some(), fine, "{link}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_is_idempotent_and_bounded(
+            message in r"(?s).{0,1500}",
+            evidence in r"(?s).{0,300}",
+            file in "[a-z \n\0\u{200b}]{0,20}",
+        ) {
+            let finding = Finding {
+                evidence: Some(evidence.repeat(20)),
+                place: Some(FindingPlace { file, line: Some(0) }),
+                ..Finding::deny("r\0", message)
+            };
+            let clean = finding.clean();
+            prop_assert!(clean.message.len() <= MAX_MESSAGE);
+            prop_assert!(!clean.message.is_empty());
+            prop_assert!(!clean.message.contains(|c: char| is_hidden(c) || c == '\n'));
+            let evidence = clean.evidence.clone().unwrap_or_default();
+            prop_assert!(evidence.len() <= MAX_EVIDENCE);
+            prop_assert!(!evidence.contains(|c: char| is_hidden(c) && c != '\n'));
+            prop_assert_eq!(clean.clone().clean(), clean);
+        }
+    }
 }

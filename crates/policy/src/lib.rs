@@ -8,7 +8,7 @@
 //! - [`embedded`] evaluates Rego inside the program, and [`facts`] is what policies learn about the pull request.
 //! - [`waivers`] take findings out for a time.
 //!
-//! Everything that is read may come from a hostile pull request: readers bound memory and never panic, and whatever
+//! Everything that is read may come from a hostile pull request: readers bound memory and never panic, and everything that
 //! cannot be determined counts as not passed (P6).
 
 pub mod conftest;

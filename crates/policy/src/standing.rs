@@ -1,12 +1,15 @@
 //! Decides whether a plan may be applied: pure, from the configured sets, the verdicts and the approvals (P6).
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use lockkeeper_model::model::{PlanId, Sha256Digest};
 
-use crate::sets::{PolicySet, SetDigest, SetName};
-use crate::verdict::Verdict;
+use crate::findings::FindingLevel;
+use crate::sets::{PolicyOwners, SetDigest, SetName, share_a_team};
+use crate::verdict::{Verdict, VerdictOutcome};
 
-/// What the gate needs to know of a configured set.
+/// Part of a configured set that decides on an apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeededSet {
     pub name: SetName,
@@ -15,6 +18,8 @@ pub struct NeededSet {
     pub sticky: bool,
     /// True if the author of the pull request may not approve.
     pub prevent_self_approve: bool,
+    /// Owners now. Approvals of people who are not owners any more do not count.
+    pub owners: PolicyOwners,
 }
 
 /// Approval of the violations of one set, by one person.
@@ -41,13 +46,13 @@ pub struct PolicyApproval {
 /// Standing of one set for one plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetStanding {
-    /// Nothing is violated.
+    /// The set has no violations.
     Passed,
     /// Violations, and enough approvals of them. Holds the logins.
     Approved(Vec<String>),
     /// Violations without enough approvals.
     NeedsApproval {
-        /// Number of approvals that are needed.
+        /// Number of approvals that are needed, with those that count already.
         needed: u32,
         /// Logins of people whose approvals count.
         by: Vec<String>,
@@ -61,3 +66,203 @@ pub enum SetStanding {
     /// The plan has a verdict of this set, but the set is not configured any more.
     Removed,
 }
+
+/// Returns the standing of each configured set, and of each set with a verdict that is not configured any more.
+///
+/// An approval counts if it covers every violation of the verdict, was given for the same definition of the set, and for the same
+/// plan or a sticky set. Violations that a rule denies need [`NeededSet::approve_count`] approvals of owners. A rule that requires
+/// approvals needs as many as it says, of people in one of its teams, or of owners if it names none. One person counts once.
+pub fn standings(
+    needed: &[NeededSet],
+    verdicts: &[Verdict],
+    approvals: &[PolicyApproval],
+    plan: &PlanId,
+) -> Vec<(SetName, SetStanding)> {
+    let mut standings: Vec<(SetName, SetStanding)> = needed
+        .iter()
+        .map(|set| (set.name.clone(), standing(set, verdicts, approvals, plan)))
+        .collect();
+    for verdict in verdicts {
+        if !standings.iter().any(|(name, _)| *name == verdict.set) {
+            standings.push((verdict.set.clone(), SetStanding::Removed));
+        }
+    }
+    standings
+}
+
+/// Returns true if no set refuses the apply.
+pub fn may_apply(standings: &[(SetName, SetStanding)]) -> bool {
+    standings.iter().all(|(_, standing)| standing.lets_pass())
+}
+
+/// Returns true if an approval of the person could count for a violation: the person owns the set, or is in a team that a rule
+/// names.
+pub fn may_approve(set: &NeededSet, verdict: &Verdict, login: &str, teams: &[String]) -> bool {
+    set.owners.has(login, teams)
+        || verdict.violations().any(|finding| match &finding.level {
+            FindingLevel::RequireApproval { teams: own, .. } => share_a_team(own, teams),
+            FindingLevel::Deny | FindingLevel::Warn => false,
+        })
+}
+
+/// Returns the teams that decide whether somebody may approve: those of the owners and those that rules name, each once.
+pub fn deciding_teams(set: &NeededSet, verdict: &Verdict) -> Vec<String> {
+    let of_rules = verdict
+        .violations()
+        .flat_map(|finding| match &finding.level {
+            FindingLevel::RequireApproval { teams, .. } => teams.as_slice(),
+            FindingLevel::Deny | FindingLevel::Warn => &[],
+        });
+    let mut teams: Vec<String> = Vec::new();
+    for team in set.owners.teams.iter().chain(of_rules) {
+        if !teams.iter().any(|known| known.eq_ignore_ascii_case(team)) {
+            teams.push(team.clone());
+        }
+    }
+    teams
+}
+
+impl SetStanding {
+    /// Returns true if the set does not refuse the apply.
+    pub fn lets_pass(&self) -> bool {
+        match self {
+            Self::Passed | Self::Approved(_) => true,
+            Self::NeedsApproval { .. }
+            | Self::NotEvaluated(_)
+            | Self::Missing
+            | Self::Changed
+            | Self::Removed => false,
+        }
+    }
+}
+
+impl PolicyApproval {
+    /// Returns true if the approval counts for the violations of a verdict on a plan.
+    fn counts(&self, set: &NeededSet, verdict: &Verdict, plan: &PlanId) -> bool {
+        self.set == set.name
+            && self.definition == verdict.definition
+            && (self.plan == *plan || set.sticky)
+            && !(set.prevent_self_approve && self.is_author)
+            && verdict.items.iter().all(|item| self.items.contains(item))
+    }
+}
+
+/// Number of approvals of certain people that violations need.
+struct NeededApprovals<'a> {
+    count: u32,
+    /// Teams that are named; the owners if there are none.
+    teams: &'a [String],
+}
+
+impl NeededApprovals<'_> {
+    fn is_met_by(&self, set: &NeededSet, approval: &PolicyApproval) -> bool {
+        if self.teams.is_empty() {
+            set.owners.has(&approval.login, &approval.teams)
+        } else {
+            share_a_team(self.teams, &approval.teams)
+        }
+    }
+}
+
+fn standing(
+    set: &NeededSet,
+    verdicts: &[Verdict],
+    approvals: &[PolicyApproval],
+    plan: &PlanId,
+) -> SetStanding {
+    let mut own = verdicts.iter().filter(|verdict| verdict.set == set.name);
+    let Some(verdict) = own.next() else {
+        return SetStanding::Missing;
+    };
+    if own.next().is_some() {
+        return damaged("there are two");
+    }
+    if verdict.definition != set.definition {
+        return SetStanding::Changed;
+    }
+    if let Some(damage) = verdict.damage() {
+        return damaged(damage);
+    }
+    match &verdict.outcome {
+        VerdictOutcome::Passed => SetStanding::Passed,
+        VerdictOutcome::Failed => approved(set, verdict, approvals, plan),
+        VerdictOutcome::NotEvaluated(why) => SetStanding::NotEvaluated(why.clone()),
+    }
+}
+
+fn damaged(damage: &str) -> SetStanding {
+    SetStanding::NotEvaluated(format!(
+        "The stored verdict cannot be right: {damage}. Plan again."
+    ))
+}
+
+/// Returns the standing of a violated set.
+fn approved(
+    set: &NeededSet,
+    verdict: &Verdict,
+    approvals: &[PolicyApproval],
+    plan: &PlanId,
+) -> SetStanding {
+    let needs: Vec<NeededApprovals<'_>> = verdict
+        .violations()
+        .filter_map(|finding| match &finding.level {
+            FindingLevel::Deny => Some(NeededApprovals {
+                count: set.approve_count.max(1),
+                teams: &[],
+            }),
+            FindingLevel::RequireApproval { count, teams } => Some(NeededApprovals {
+                count: (*count).max(1),
+                teams,
+            }),
+            FindingLevel::Warn => None,
+        })
+        .collect();
+    let counting: Vec<&PolicyApproval> = approvals
+        .iter()
+        .filter(|approval| approval.counts(set, verdict, plan))
+        .filter(|approval| needs.iter().any(|need| need.is_met_by(set, approval)))
+        .collect();
+    let missing = |need: &NeededApprovals<'_>| {
+        let people: HashSet<&str> = counting
+            .iter()
+            .filter(|approval| need.is_met_by(set, approval))
+            .map(|approval| approval.person.as_str())
+            .collect();
+        need.count
+            .saturating_sub(u32::try_from(people.len()).unwrap_or(u32::MAX))
+    };
+    // A verdict without violations does not get here; one would be missing all the same.
+    let missing = needs.iter().map(missing).max().unwrap_or(1);
+    let by: Vec<String> = newest_by_person(&counting)
+        .into_iter()
+        .map(|approval| approval.login.clone())
+        .collect();
+    if missing == 0 {
+        return SetStanding::Approved(by);
+    }
+    let have = u32::try_from(by.len()).unwrap_or(u32::MAX);
+    SetStanding::NeedsApproval {
+        needed: have.saturating_add(missing),
+        by,
+    }
+}
+
+/// Returns the newest approval of each person, oldest first.
+fn newest_by_person<'a>(approvals: &[&'a PolicyApproval]) -> Vec<&'a PolicyApproval> {
+    let mut newest: Vec<&PolicyApproval> = Vec::new();
+    for &approval in approvals {
+        match newest
+            .iter_mut()
+            .find(|known| known.person == approval.person)
+        {
+            Some(known) if known.at < approval.at => *known = approval,
+            Some(_) => {}
+            None => newest.push(approval),
+        }
+    }
+    newest.sort_by_key(|approval| approval.at);
+    newest
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! Verdict of one policy set on one plan. It is stored with the record of the plan, in the same transaction.
 
+use std::collections::{HashMap, HashSet};
+
 use lockkeeper_model::model::Sha256Digest;
 
-use crate::findings::Finding;
-use crate::sets::{SetDigest, SetName};
+use crate::findings::{Finding, block, sort, visible_lines};
+use crate::sets::{ItemRegex, PolicySet, SetDigest, SetName};
 
 /// Verdict of one policy set on one plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +14,7 @@ pub struct Verdict {
     pub set: SetName,
     /// Definition of the set at that time.
     pub definition: SetDigest,
-    /// Result.
+    /// Result of the set for the plan.
     pub outcome: VerdictOutcome,
     /// Origin of the policies, for people: the directory, or the commit that a branch or tag pointed at.
     pub origin: String,
@@ -31,7 +33,7 @@ pub struct Verdict {
 /// Result of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerdictOutcome {
-    /// Nothing is violated.
+    /// The set has no violations.
     Passed,
     /// At least one violation; approvals can let it pass.
     Failed,
@@ -44,3 +46,398 @@ pub const MAX_FINDINGS: usize = 200;
 
 /// Largest output that is kept of one set, in bytes.
 pub const MAX_OUTPUT: usize = 256 * 1024;
+
+/// Largest number of items of one verdict. More of them become one item, so that any change needs new approvals.
+pub const MAX_ITEMS: usize = 1000;
+
+/// Largest reason of a set that could not be evaluated, in bytes.
+const MAX_REASON: usize = 2000;
+
+/// Largest text about the origin of policies, in bytes.
+const MAX_ORIGIN: usize = 500;
+
+impl Verdict {
+    /// Returns the verdict of a set that was evaluated: it failed if a finding is a violation that no waiver takes out.
+    ///
+    /// Approvals are bound to items. With the default pattern each violation is an item. Any other pattern cuts the items out of
+    /// the output, and where it cuts out none, the whole output and each violation are items.
+    pub fn of_findings(
+        set: &PolicySet,
+        definition: SetDigest,
+        origin: String,
+        content: Option<Sha256Digest>,
+        findings: Vec<Finding>,
+        output: String,
+    ) -> Self {
+        let mut findings: Vec<Finding> = findings.into_iter().map(Finding::clean).collect();
+        sort(&mut findings);
+        let total = findings.len();
+        let failed = findings.iter().any(Finding::is_violation);
+        let items = if failed {
+            items(&findings, &set.item_regex, &output)
+        } else {
+            Vec::new()
+        };
+        let Some(findings) = keep(findings) else {
+            let why = format!(
+                "The policies require approvals in more than {MAX_FINDINGS} different ways. Let fewer rules require approvals."
+            );
+            return Self::not_evaluated(&set.name, definition, origin, why, output);
+        };
+        Self {
+            set: set.name.clone(),
+            definition,
+            outcome: if failed {
+                VerdictOutcome::Failed
+            } else {
+                VerdictOutcome::Passed
+            },
+            origin: block(origin, MAX_ORIGIN),
+            content,
+            more_findings: u32::try_from(total - findings.len()).unwrap_or(u32::MAX),
+            findings,
+            items,
+            output: short_output(output),
+        }
+    }
+
+    /// Returns the verdict of a set that could not be evaluated.
+    pub fn not_evaluated(
+        set: &SetName,
+        definition: SetDigest,
+        origin: String,
+        why: String,
+        output: String,
+    ) -> Self {
+        Self {
+            set: set.clone(),
+            definition,
+            outcome: VerdictOutcome::NotEvaluated(block(why, MAX_REASON)),
+            origin: block(origin, MAX_ORIGIN),
+            content: None,
+            findings: Vec::new(),
+            more_findings: 0,
+            items: Vec::new(),
+            output: short_output(output),
+        }
+    }
+
+    /// Returns true if the set was evaluated and is violated.
+    pub fn is_failed(&self) -> bool {
+        self.outcome == VerdictOutcome::Failed
+    }
+
+    /// Returns the violations that approvals have to cover.
+    pub fn violations(&self) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(|finding| finding.is_violation())
+    }
+
+    /// Returns the reason why this cannot be a verdict that this program made, in a clause. Such a verdict lets nothing pass.
+    pub fn damage(&self) -> Option<&'static str> {
+        let violated = self.violations().next().is_some();
+        match &self.outcome {
+            VerdictOutcome::Passed if violated => Some("it passed in spite of its violations"),
+            VerdictOutcome::Passed if !self.items.is_empty() => {
+                Some("it passed, but has items to approve")
+            }
+            VerdictOutcome::Failed if !violated => Some("it failed without a violation"),
+            VerdictOutcome::Failed if self.items.is_empty() => {
+                Some("it failed without an item to approve")
+            }
+            VerdictOutcome::Passed | VerdictOutcome::Failed | VerdictOutcome::NotEvaluated(_) => {
+                None
+            }
+        }
+    }
+}
+
+/// Returns the digests that an approval has to cover, in order and each once.
+fn items(findings: &[Finding], pattern: &ItemRegex, output: &str) -> Vec<Sha256Digest> {
+    let mut items = Vec::new();
+    if !pattern.is_default() {
+        let matches = pattern
+            .0
+            .find_iter(output)
+            .filter(|found| !found.is_empty());
+        items.extend(matches.map(|found| Sha256Digest::of(found.as_str().as_bytes())));
+    }
+    if items.is_empty() {
+        if !pattern.is_default() {
+            items.push(Sha256Digest::of(output.as_bytes()));
+        }
+        items.extend(items_of_violations(findings));
+    }
+    items.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    items.dedup();
+    if items.len() > MAX_ITEMS {
+        let all: String = items.iter().map(Sha256Digest::as_str).collect();
+        items = vec![Sha256Digest::of(all.as_bytes())];
+    }
+    items
+}
+
+/// Returns a digest for each violation. Equal violations have different digests, because one more of them is a violation that
+/// nobody approved. The line is not part of a digest: it changes with every line above.
+fn items_of_violations(findings: &[Finding]) -> impl Iterator<Item = Sha256Digest> {
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    findings
+        .iter()
+        .filter(|finding| finding.is_violation())
+        .map(move |finding| {
+            let file = finding.place.as_ref().map(|place| place.file.as_str());
+            let text = serde_json::json!([
+                finding.level,
+                finding.rule,
+                finding.message,
+                finding.resource,
+                file,
+                finding.evidence,
+            ])
+            .to_string();
+            let times = seen.entry(text.clone()).or_default();
+            *times += 1;
+            Sha256Digest::of(format!("{text}{times}").as_bytes())
+        })
+}
+
+/// Returns at most [`MAX_FINDINGS`] findings. One violation of each level is among them, because levels say how many approvals
+/// are needed. `None` if there are too many levels.
+fn keep(findings: Vec<Finding>) -> Option<Vec<Finding>> {
+    if findings.len() <= MAX_FINDINGS {
+        return Some(findings);
+    }
+    let mut levels = HashSet::new();
+    let mut kept = Vec::new();
+    let mut others = Vec::new();
+    for finding in findings {
+        if finding.is_violation() && levels.insert(finding.level.clone()) {
+            kept.push(finding);
+        } else {
+            others.push(finding);
+        }
+    }
+    let free = MAX_FINDINGS.checked_sub(kept.len())?;
+    kept.extend(others.into_iter().take(free));
+    sort(&mut kept);
+    Some(kept)
+}
+
+/// Returns the beginning of an output, with a last line that says how much is left out.
+fn short_output(output: String) -> String {
+    /// Bytes that the last line needs at most.
+    const LAST_LINE: usize = 100;
+
+    let mut text = visible_lines(output);
+    if text.len() > MAX_OUTPUT {
+        let end = text.floor_char_boundary(MAX_OUTPUT - LAST_LINE);
+        let left_out = text.len() - end;
+        text.truncate(end);
+        let left_out = left_out.to_string();
+        text.extend(["\n… ", left_out.as_str(), " more bytes are left out."]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+
+    use super::*;
+    use crate::findings::{AppliedWaiver, FindingPlace};
+    use crate::sets::testing::policy_set;
+
+    fn verdict_of(findings: Vec<Finding>) -> Verdict {
+        let set = policy_set("a");
+        let definition = set.digest(None);
+        Verdict::of_findings(
+            &set,
+            definition,
+            "main".to_owned(),
+            None,
+            findings,
+            String::new(),
+        )
+    }
+
+    fn with_pattern(pattern: &str, output: &str) -> Verdict {
+        let mut set = policy_set("a");
+        set.item_regex = ItemRegex(Regex::new(pattern).unwrap());
+        let definition = set.digest(None);
+        let findings = vec![Finding::deny("r", "m")];
+        Verdict::of_findings(
+            &set,
+            definition,
+            "main".to_owned(),
+            None,
+            findings,
+            output.to_owned(),
+        )
+    }
+
+    fn waived(finding: Finding) -> Finding {
+        Finding {
+            waived: Some(AppliedWaiver {
+                reason: "r".to_owned(),
+                owner: "o".to_owned(),
+                until: "2026-12-31".to_owned(),
+            }),
+            ..finding
+        }
+    }
+
+    #[test]
+    fn hints_and_waived_violations_pass() {
+        for findings in [
+            vec![],
+            vec![Finding::warn("r", "m")],
+            vec![waived(Finding::deny("r", "m")), Finding::warn("r", "m")],
+        ] {
+            let verdict = verdict_of(findings);
+            assert_eq!(verdict.outcome, VerdictOutcome::Passed);
+            assert!(verdict.items.is_empty());
+            assert_eq!(verdict.damage(), None);
+        }
+    }
+
+    #[test]
+    fn each_violation_fails_and_is_an_item() {
+        for finding in [
+            Finding::deny("r", "m"),
+            Finding::require_approval(2, vec![], "r", "m"),
+        ] {
+            let verdict = verdict_of(vec![finding, waived(Finding::deny("r", "m"))]);
+            assert!(verdict.is_failed());
+            assert_eq!(verdict.items.len(), 1);
+            assert_eq!(verdict.damage(), None);
+        }
+    }
+
+    #[test]
+    fn everything_of_a_violation_but_its_line_changes_its_item() {
+        let place = |file: &str, line| {
+            Some(FindingPlace {
+                file: file.to_owned(),
+                line,
+            })
+        };
+        let base = Finding {
+            place: place("a.tf", Some(1)),
+            ..Finding::deny("r", "m")
+        };
+        let moved = Finding {
+            place: place("a.tf", Some(2)),
+            ..base.clone()
+        };
+        let item = |finding: &Finding| verdict_of(vec![finding.clone()]).items;
+        assert_eq!(item(&base), item(&moved));
+        let others = [
+            Finding::require_approval(1, vec![], "r", "m"),
+            Finding::deny("q", "m"),
+            Finding::deny("r", "n"),
+            Finding {
+                resource: Some("a.b".to_owned()),
+                ..base.clone()
+            },
+            Finding {
+                place: place("b.tf", Some(1)),
+                ..base.clone()
+            },
+            Finding {
+                evidence: Some("e".to_owned()),
+                ..base.clone()
+            },
+        ];
+        for other in others {
+            assert_ne!(item(&base), item(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn one_more_of_equal_violations_is_one_more_item() {
+        let finding = Finding::deny("r", "m");
+        let one = verdict_of(vec![finding.clone()]);
+        let two = verdict_of(vec![finding.clone(), finding]);
+        assert_eq!(two.items.len(), 2);
+        assert!(two.items.contains(&one.items[0]));
+    }
+
+    #[test]
+    fn a_pattern_cuts_items_out_of_the_output() {
+        let digests = |texts: &[&str]| -> Vec<Sha256Digest> {
+            let mut all: Vec<_> = texts
+                .iter()
+                .map(|text| Sha256Digest::of(text.as_bytes()))
+                .collect();
+            all.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            all
+        };
+        let output = "FAIL - a\nok\nFAIL - b\nFAIL - a\n";
+        let verdict = with_pattern("FAIL - .*", output);
+        assert_eq!(verdict.items, digests(&["FAIL - a", "FAIL - b"]));
+        let nothing = with_pattern("no such text", output);
+        assert_eq!(nothing.items.len(), 2);
+        assert!(nothing.items.contains(&Sha256Digest::of(output.as_bytes())));
+        let empty = with_pattern("x*", output);
+        assert_eq!(empty.items, nothing.items);
+        let without_output = with_pattern("FAIL - .*", "");
+        assert!(
+            without_output
+                .items
+                .contains(&verdict_of(vec![Finding::deny("r", "m")]).items[0])
+        );
+    }
+
+    #[test]
+    fn too_many_items_become_one() {
+        let verdict = |count: usize| {
+            let findings = (0..count).map(|n| Finding::deny("r", n.to_string()));
+            verdict_of(findings.collect())
+        };
+        assert_eq!(verdict(MAX_ITEMS).items.len(), MAX_ITEMS);
+        let (one, other) = (verdict(MAX_ITEMS + 1), verdict(MAX_ITEMS + 2));
+        assert_eq!((one.items.len(), other.items.len()), (1, 1));
+        assert_ne!(one.items, other.items);
+        assert_eq!(one.findings.len(), MAX_FINDINGS);
+        assert_eq!(one.more_findings as usize, MAX_ITEMS + 1 - MAX_FINDINGS);
+    }
+
+    #[test]
+    fn the_approvals_that_are_needed_survive_the_limit_of_findings() {
+        let denied = (0..MAX_FINDINGS).map(|n| Finding::deny("r", n.to_string()));
+        let strict = Finding::require_approval(5, vec!["acme/security".to_owned()], "r", "m");
+        let verdict = verdict_of(denied.chain([strict.clone()]).collect());
+        assert_eq!(verdict.findings.len(), MAX_FINDINGS);
+        assert_eq!(verdict.findings.last(), Some(&strict));
+        let ways = (0..=MAX_FINDINGS)
+            .map(|n| Finding::require_approval(1, vec![format!("acme/{n}")], "r", "m"));
+        let verdict = verdict_of(ways.collect());
+        assert!(matches!(verdict.outcome, VerdictOutcome::NotEvaluated(_)));
+    }
+
+    #[test]
+    fn outputs_are_shortened_and_have_no_control_characters() {
+        let set = policy_set("a");
+        let output = format!("\0\u{1b}[31mä{}", "ä".repeat(MAX_OUTPUT));
+        let verdict = Verdict::not_evaluated(
+            &set.name,
+            set.digest(None),
+            "a\0b".to_owned(),
+            "why\0".to_owned(),
+            output,
+        );
+        assert!(verdict.output.len() <= MAX_OUTPUT);
+        assert!(
+            verdict.output.starts_with("[31mä"),
+            "{:?}",
+            &verdict.output[..20]
+        );
+        assert!(verdict.output.ends_with("more bytes are left out."));
+        assert_eq!(verdict.origin, "ab");
+        assert_eq!(
+            verdict.outcome,
+            VerdictOutcome::NotEvaluated("why".to_owned())
+        );
+    }
+}

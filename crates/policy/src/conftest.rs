@@ -1,1 +1,289 @@
-//! (helper A or B)
+//! Reads the output of `conftest test --output json`.
+//!
+//! conftest prints one element for each file and package (its word is "namespace"): the number of rules that hold, and the results
+//! of those that do not. A package without rules has none of either.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::bounded::Bounded;
+use crate::findings::{Finding, FindingLevel, MAX_READ, ReadError, RegoKeys, input, one_line};
+
+/// Largest number of pairs of a file and a package.
+const MAX_CHECKS: usize = 2000;
+
+/// Rules of one package on one file.
+#[derive(Deserialize)]
+struct ConftestCheck {
+    namespace: String,
+    successes: u64,
+    #[serde(default)]
+    failures: Option<Bounded<ConftestResult, MAX_READ>>,
+    #[serde(default)]
+    warnings: Option<Bounded<ConftestResult, MAX_READ>>,
+    #[serde(default)]
+    exceptions: Option<Bounded<ConftestResult, MAX_READ>>,
+    #[serde(default)]
+    skipped: Option<Bounded<ConftestResult, MAX_READ>>,
+}
+
+/// Result of one rule.
+#[derive(Deserialize)]
+struct ConftestResult {
+    msg: String,
+    #[serde(default)]
+    loc: Option<Box<ConftestLocation>>,
+    #[serde(default)]
+    metadata: Option<Box<RegoKeys>>,
+}
+
+/// Value of `_loc` in the result of a rule.
+#[derive(Deserialize)]
+struct ConftestLocation {
+    file: Option<Value>,
+    line: Option<Value>,
+}
+
+/// Reads an output. Exceptions are no findings: the policies themselves allow them.
+pub fn read(text: &str) -> Result<Vec<Finding>, ReadError> {
+    let text = input(text)?;
+    // conftest writes `null` for no files.
+    let checks: Option<Bounded<ConftestCheck, MAX_CHECKS>> =
+        serde_json::from_str(text).map_err(|error| not_conftest(&error))?;
+    let checks = checks.unwrap_or_default().0;
+    if checks.is_empty() {
+        return Err(ReadError::NotEvaluated(
+            "conftest read no file, so it evaluated no rule".to_owned(),
+        ));
+    }
+    let mut findings = Vec::new();
+    let mut evaluated = 0_u64;
+    let mut namespaces: Vec<&str> = Vec::new();
+    for check in &checks {
+        let skipped = length(check.skipped.as_ref());
+        if skipped > 0 {
+            return Err(ReadError::NotEvaluated(format!(
+                "conftest skipped {skipped} rules of the package `{}`",
+                one_line(&check.namespace, 100)
+            )));
+        }
+        let results = length(check.failures.as_ref())
+            + length(check.warnings.as_ref())
+            + length(check.exceptions.as_ref());
+        evaluated = evaluated
+            .saturating_add(check.successes)
+            .saturating_add(u64::try_from(results).unwrap_or(u64::MAX));
+        if !namespaces.contains(&check.namespace.as_str()) && namespaces.len() < 10 {
+            namespaces.push(&check.namespace);
+        }
+    }
+    if evaluated == 0 {
+        return Err(ReadError::NotEvaluated(format!(
+            "conftest found no rule in the package `{}`. Put `--namespace` or `--all-namespaces` into `extra_args`, or the rules \
+             into that package",
+            one_line(&namespaces.join("`, `"), 500)
+        )));
+    }
+    for check in checks {
+        let namespace = check.namespace;
+        for (results, level, rule) in [
+            (check.failures, FindingLevel::Deny, "deny"),
+            (check.warnings, FindingLevel::Warn, "warn"),
+        ] {
+            for result in results.unwrap_or_default().0 {
+                if findings.len() == MAX_READ {
+                    return Err(ReadError::TooMany);
+                }
+                findings.push(finding(result, level.clone(), &namespace, rule)?);
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn length(results: Option<&Bounded<ConftestResult, MAX_READ>>) -> usize {
+    results.map_or(0, |results| results.0.len())
+}
+
+fn finding(
+    result: ConftestResult,
+    level: FindingLevel,
+    namespace: &str,
+    rule: &str,
+) -> Result<Finding, ReadError> {
+    let mut keys = result.metadata.map_or_else(RegoKeys::default, |keys| *keys);
+    if let Some(location) = result.loc
+        && keys.file.is_none()
+    {
+        keys.file = location.file;
+        keys.line = location.line;
+    }
+    // The query is such as `data.main.deny_public`.
+    let query = keys.query.as_ref().and_then(Value::as_str);
+    let rule = query.map_or_else(
+        || format!("{namespace}.{rule}"),
+        |query| query.strip_prefix("data.").unwrap_or(query).to_owned(),
+    );
+    Finding::of_rego(level, &rule, &result.msg, keys)
+}
+
+fn not_conftest(error: &serde_json::Error) -> ReadError {
+    ReadError::Format {
+        format: "the JSON of `conftest test --output json`",
+        problem: one_line(&error.to_string(), 500),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::findings::FindingPlace;
+
+    const REAL: &str = r#"[
+	{
+		"filename": "plan.json",
+		"namespace": "main",
+		"successes": 2,
+		"warnings": [
+			{
+				"msg": "Bucket has no tags",
+				"metadata": {
+					"query": "data.main.warn"
+				}
+			}
+		],
+		"failures": [
+			{
+				"msg": "Bucket is public",
+				"loc": {
+					"file": "prod/main.tf",
+					"line": 3
+				},
+				"metadata": {
+					"details": {"acl": "public-read"},
+					"query": "data.main.deny_public",
+					"resource": "aws_s3_bucket.logs"
+				}
+			},
+			{
+				"msg": "IAM changes need the security team",
+				"metadata": {
+					"query": "data.main.violation",
+					"require_approval": {
+						"count": 2,
+						"teams": ["acme/security"]
+					}
+				}
+			}
+		],
+		"exceptions": [
+			{
+				"msg": "data.main.exception[_][_] == \"deny_tags\""
+			}
+		]
+	},
+	{
+		"filename": "plan.json",
+		"namespace": "lib.tags",
+		"successes": 0
+	}
+]
+"#;
+
+    #[test]
+    fn a_real_output_is_read() {
+        let public = Finding {
+            resource: Some("aws_s3_bucket.logs".to_owned()),
+            place: Some(FindingPlace {
+                file: "prod/main.tf".to_owned(),
+                line: Some(3),
+            }),
+            evidence: Some("{\n  \"acl\": \"public-read\"\n}".to_owned()),
+            ..Finding::deny("main.deny_public", "Bucket is public")
+        };
+        let teams = vec!["acme/security".to_owned()];
+        let message = "IAM changes need the security team";
+        let expected = vec![
+            public,
+            Finding::require_approval(2, teams, "main.violation", message),
+            Finding::warn("main.warn", "Bucket has no tags"),
+        ];
+        assert_eq!(read(REAL), Ok(expected));
+    }
+
+    #[test]
+    fn an_output_of_successes_has_no_findings() {
+        let text = r#"[{"filename": "plan.json", "namespace": "main", "successes": 3}]"#;
+        assert_eq!(read(text), Ok(vec![]));
+        let excepted = r#"[{"filename": "", "namespace": "main", "successes": 0, "exceptions": [{"msg": "q"}]}]"#;
+        assert_eq!(read(excepted), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_result_without_metadata_is_a_finding_of_the_package() {
+        let text =
+            r#"[{"filename": "", "namespace": "a.b", "successes": 0, "failures": [{"msg": ""}]}]"#;
+        let findings = read(text).unwrap();
+        assert_eq!(findings[0].rule, "a.b.deny");
+        assert!(!findings[0].message.is_empty());
+        assert!(findings[0].is_violation());
+    }
+
+    #[test]
+    fn nothing_evaluated_is_an_error() {
+        for text in [
+            "null",
+            "[]",
+            r#"[{"filename": "plan.json", "namespace": "main", "successes": 0}]"#,
+            r#"[{"filename": "", "namespace": "main", "successes": 0, "failures": null, "warnings": []}]"#,
+            r#"[{"filename": "", "namespace": "main", "successes": 9, "skipped": [{"msg": "deny"}]}]"#,
+        ] {
+            assert!(
+                matches!(read(text), Err(ReadError::NotEvaluated(_))),
+                "{text}"
+            );
+        }
+        for text in ["", " \n", "\u{feff}"] {
+            assert_eq!(read(text), Err(ReadError::Empty), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn other_outputs_are_errors() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        for text in [
+            "Error: running test: parse configurations: no such file",
+            "2 tests, 2 passed, 0 warnings, 0 failures, 0 exceptions",
+            "{}",
+            "[1]",
+            r#"[{"successes": 1}]"#,
+            r#"[{"namespace": "main"}]"#,
+            r#"[{"namespace": "main", "successes": -1}]"#,
+            r#"[{"namespace": "main", "successes": 1, "failures": 0}]"#,
+            r#"[{"namespace": "main", "successes": 1, "failures": ["text"]}]"#,
+            r#"[{"namespace": "main", "successes": 1, "failures": [{}]}]"#,
+            r#"[{"namespace": "main", "successes": 1}] Error: panic"#,
+            r#"[{"namespace": "main", "successes": 1"#,
+            deep.as_str(),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(matches!(error, ReadError::Format { .. }), "{error}");
+        }
+        assert_eq!(read(&" ".repeat(9 << 20)), Err(ReadError::TooLarge));
+        let wrong = r#"[{"namespace": "main", "successes": 0, "failures":
+            [{"msg": "m", "metadata": {"require_approval": true}}]}]"#;
+        assert!(matches!(read(wrong), Err(ReadError::Approval { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_outputs_never_panic_and_never_pass(end in 0..REAL.len() - 1, other in ".{0,3}") {
+            let end = REAL.floor_char_boundary(end);
+            prop_assert!(read(&REAL[..end]).is_err());
+            let damaged = format!("{}{other}{}", &REAL[..end], &REAL[end..]);
+            drop(read(&damaged));
+        }
+    }
+}

@@ -72,6 +72,8 @@ pub struct RegoKeys {
     pub details: Option<Value>,
     /// Approvals that let the violation pass: `{"count": 2, "teams": ["acme/security"]}`.
     pub require_approval: Option<Value>,
+    /// Query that names the rule, which conftest adds.
+    pub query: Option<Value>,
 }
 
 /// Reason why an output does not say what was found. Nothing passes on such an output.

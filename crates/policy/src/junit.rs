@@ -1,1 +1,547 @@
-//! (helper A or B)
+//! Reads reports in the form of JUnit, as checkov, trivy, tflint and others write them.
+//!
+//! JUnit knows no severity, so each failure denies. A test that is skipped denies as well, because comments in the code of a pull
+//! request skip the checks of checkov. A test that ended with an error was not evaluated, and neither was the set.
+//!
+//! Some tools write only the tests that failed, so a suite without tests passes, if it says how many tests or failures it has.
+//! A report that declares more failures than it has is damaged.
+
+use quick_xml::XmlVersion;
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::reader::Reader;
+
+use crate::findings::{Finding, FindingPlace, MAX_READ, ReadError, input, one_line};
+
+/// Largest depth of elements.
+const MAX_DEPTH: usize = 64;
+/// Largest number of attributes of an element.
+const MAX_ATTRIBUTES: usize = 64;
+/// Largest text of one test that is kept, in bytes. The rest is read, but cannot be told apart.
+const MAX_TEXT: usize = 64 << 10;
+/// Endings of files with code, which tflint writes instead of the name of a class.
+const CODE: [&str; 5] = [".tf", ".tofu", ".tf.json", ".tfvars", ".hcl"];
+
+/// Reads a report in the form of JUnit.
+pub fn read(text: &str) -> Result<Vec<Finding>, ReadError> {
+    let text = input(text)?;
+    let mut reader = Reader::from_str(text);
+    let mut report = JunitReport::default();
+    loop {
+        match reader
+            .read_event()
+            .map_err(|error| not_junit(&error.to_string()))?
+        {
+            Event::Start(start) => report.open(&start)?,
+            Event::Empty(start) => {
+                report.open(&start)?;
+                report.close()?;
+            }
+            Event::End(_) => report.close()?,
+            Event::Text(text) => {
+                let text = text.xml10_content();
+                report.text(&text.map_err(|error| not_junit(&error.to_string()))?)?;
+            }
+            Event::CData(text) => {
+                let text = text.xml10_content();
+                report.text(&text.map_err(|error| not_junit(&error.to_string()))?)?;
+            }
+            Event::GeneralRef(reference) => report.text(&resolve(&reference)?)?,
+            Event::DocType(_) => return Err(not_junit("it has a document type")),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+            Event::Eof => return report.end(),
+        }
+    }
+}
+
+/// State of the reader.
+#[derive(Debug, Default)]
+struct JunitReport {
+    /// Elements that are open, from the root.
+    open: Vec<JunitElement>,
+    /// Suites that are open, from the outermost.
+    suites: Vec<JunitSuite>,
+    /// Test that is open.
+    case: JunitCase,
+    /// True if a suite says anything about its tests.
+    evaluated: bool,
+    /// True after the end of the root.
+    ended: bool,
+    findings: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JunitElement {
+    Suite,
+    Case,
+    /// `failure`, `error` or `skipped` of a test.
+    Problem,
+    /// Any other element, which says nothing about results.
+    Other,
+}
+
+/// Numbers of problems in a suite, with those of its own suites.
+#[derive(Debug, Default)]
+struct JunitSuite {
+    declared: u64,
+    seen: u64,
+}
+
+#[derive(Debug, Default)]
+struct JunitCase {
+    name: String,
+    class: String,
+    file: String,
+    line: String,
+    problem: Option<JunitProblem>,
+}
+
+#[derive(Debug, Default)]
+struct JunitProblem {
+    is_error: bool,
+    is_skipped: bool,
+    message: String,
+    text: String,
+}
+
+/// Attributes of an element that this program reads.
+#[derive(Debug, Default)]
+struct JunitAttributes {
+    name: String,
+    class: String,
+    file: String,
+    line: String,
+    message: String,
+    tests: Option<u64>,
+    failures: Option<u64>,
+    errors: Option<u64>,
+}
+
+impl JunitReport {
+    fn open(&mut self, start: &BytesStart<'_>) -> Result<(), ReadError> {
+        if self.ended {
+            return Err(not_junit("it has a second root"));
+        }
+        if self.open.len() == MAX_DEPTH {
+            return Err(not_junit("its elements are nested too deep"));
+        }
+        let name = start.local_name();
+        let name = String::from_utf8_lossy(name.as_ref()).into_owned();
+        let parent = self.open.last().copied();
+        let element = match (parent, name.as_str()) {
+            (None, "testsuites") | (None | Some(JunitElement::Suite), "testsuite") => {
+                let attributes = JunitAttributes::of(start)?;
+                self.evaluated |= attributes.tests.is_some() || attributes.failures.is_some();
+                let (failures, errors) = (attributes.failures, attributes.errors);
+                self.suites.push(JunitSuite {
+                    declared: failures.unwrap_or(0).saturating_add(errors.unwrap_or(0)),
+                    seen: 0,
+                });
+                JunitElement::Suite
+            }
+            (Some(JunitElement::Suite), "testcase") => {
+                let attributes = JunitAttributes::of(start)?;
+                self.evaluated = true;
+                self.case = JunitCase {
+                    name: attributes.name,
+                    class: attributes.class,
+                    file: attributes.file,
+                    line: attributes.line,
+                    problem: None,
+                };
+                JunitElement::Case
+            }
+            (Some(JunitElement::Case), "failure" | "error" | "skipped") => {
+                let attributes = JunitAttributes::of(start)?;
+                if name != "skipped"
+                    && let Some(suite) = self.suites.last_mut()
+                {
+                    suite.seen += 1;
+                }
+                // trivy writes two failures for one test.
+                let problem = self.case.problem.get_or_insert_default();
+                problem.is_error |= name == "error";
+                problem.is_skipped |= name == "skipped";
+                if problem.message.is_empty() {
+                    problem.message = attributes.message;
+                }
+                JunitElement::Problem
+            }
+            (None, _) => return Err(not_junit(&format!("its root is `{name}`"))),
+            (_, "testsuites" | "testsuite" | "testcase" | "failure" | "error" | "skipped") => {
+                return Err(not_junit(&format!("`{name}` is at a wrong place")));
+            }
+            (Some(_), _) => JunitElement::Other,
+        };
+        self.open.push(element);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), ReadError> {
+        match self.open.pop() {
+            Some(JunitElement::Suite) => self.close_suite()?,
+            Some(JunitElement::Case) => {
+                let case = std::mem::take(&mut self.case);
+                if let Some(finding) = case.finding()? {
+                    if self.findings.len() == MAX_READ {
+                        return Err(ReadError::TooMany);
+                    }
+                    self.findings.push(finding);
+                }
+            }
+            Some(JunitElement::Problem | JunitElement::Other) => {}
+            None => return Err(not_junit("an element ends that did not begin")),
+        }
+        self.ended = self.open.is_empty();
+        Ok(())
+    }
+
+    fn close_suite(&mut self) -> Result<(), ReadError> {
+        let suite = self.suites.pop().unwrap_or_default();
+        if suite.declared > suite.seen {
+            return Err(not_junit(&format!(
+                "a suite has {} failures and errors, but declares {}",
+                suite.seen, suite.declared
+            )));
+        }
+        if let Some(outer) = self.suites.last_mut() {
+            outer.seen += suite.seen;
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), ReadError> {
+        match self.open.last() {
+            Some(JunitElement::Problem) => {
+                let problem = self.case.problem.get_or_insert_default();
+                if problem.text.len() + text.len() <= MAX_TEXT {
+                    problem.text.push_str(text);
+                }
+                Ok(())
+            }
+            None if !text.trim().is_empty() => Err(not_junit("it has text outside of its root")),
+            Some(JunitElement::Suite | JunitElement::Case | JunitElement::Other) | None => Ok(()),
+        }
+    }
+
+    fn end(self) -> Result<Vec<Finding>, ReadError> {
+        if !self.ended {
+            return Err(not_junit("it ends before its root does"));
+        }
+        if !self.evaluated {
+            return Err(ReadError::NotEvaluated(
+                "the report has no suite with tests, so no check was evaluated".to_owned(),
+            ));
+        }
+        Ok(self.findings)
+    }
+}
+
+impl JunitCase {
+    /// Returns the finding of a test that did not pass.
+    fn finding(self) -> Result<Option<Finding>, ReadError> {
+        let Some(problem) = self.problem else {
+            return Ok(None);
+        };
+        let text = problem.text.trim();
+        let first_line = text.lines().next().unwrap_or_default();
+        let message = [problem.message.as_str(), first_line, self.name.as_str()]
+            .into_iter()
+            .find(|text| !text.trim().is_empty())
+            .unwrap_or_default();
+        if problem.is_error {
+            return Err(ReadError::NotEvaluated(format!(
+                "the check `{}` ended with an error: {}",
+                one_line(&self.name, 200),
+                one_line(message, 500)
+            )));
+        }
+        let message = if problem.is_skipped {
+            format!("The code skips this check, which has no effect here: {message}")
+        } else {
+            message.to_owned()
+        };
+        let (resource, place) = where_is(&self.class, &self.file, &self.line, text);
+        let finding = Finding {
+            resource,
+            place,
+            evidence: Some(text.to_owned()),
+            ..Finding::deny(rule_of(&self.name), message)
+        };
+        Ok(Some(finding.clean()))
+    }
+}
+
+/// Returns the resource and the place of a test. checkov writes the file and the resource into the class, tflint only the file.
+fn where_is(
+    class: &str,
+    file: &str,
+    line: &str,
+    text: &str,
+) -> (Option<String>, Option<FindingPlace>) {
+    let place = |file: &str, line: &str| FindingPlace {
+        file: file.trim_start_matches('/').to_owned(),
+        line: line.trim().parse().ok(),
+    };
+    if file.is_empty() && CODE.iter().any(|ending| class.ends_with(ending)) {
+        let line = text.strip_prefix("line ").unwrap_or_default();
+        let digits = line
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(line.len());
+        return (None, Some(place(class, &line[..digits])));
+    }
+    let resource = match class.strip_prefix(file) {
+        Some(rest) if !file.is_empty() => rest.strip_prefix('.').unwrap_or(rest),
+        Some(_) | None => class,
+    };
+    let place = (!file.is_empty()).then(|| place(file, line));
+    (Some(resource.to_owned()), place)
+}
+
+/// Returns the rule in the name of a test: `[HIGH][CKV_AWS_20] Bucket is public` of checkov, `[HIGH] AVD-AWS-0086` of trivy.
+fn rule_of(name: &str) -> &str {
+    let mut rest = name.trim();
+    let mut words = Vec::new();
+    while let Some((word, tail)) = rest
+        .strip_prefix('[')
+        .and_then(|inner| inner.split_once(']'))
+    {
+        words.push(word.trim());
+        rest = tail.trim_start();
+    }
+    match words[..] {
+        [_, rule, ..] => rule,
+        [_] if !rest.is_empty() => rest,
+        [] | [_] => name,
+    }
+}
+
+impl JunitAttributes {
+    fn of(start: &BytesStart<'_>) -> Result<Self, ReadError> {
+        let mut attributes = Self::default();
+        for (n, attribute) in start.attributes().enumerate() {
+            if n == MAX_ATTRIBUTES {
+                return Err(not_junit("an element has too many attributes"));
+            }
+            let attribute = attribute.map_err(|error| not_junit(&error.to_string()))?;
+            let value = attribute
+                .normalized_value(XmlVersion::Implicit1_0)
+                .map_err(|error| not_junit(&error.to_string()))?
+                .into_owned();
+            match attribute.key.as_ref() {
+                b"name" => attributes.name = value,
+                b"classname" => attributes.class = value,
+                b"file" => attributes.file = value,
+                b"line" => attributes.line = value,
+                b"message" => attributes.message = value,
+                b"tests" => attributes.tests = number(&value)?,
+                b"failures" => attributes.failures = number(&value)?,
+                b"errors" => attributes.errors = number(&value)?,
+                _ => {}
+            }
+        }
+        Ok(attributes)
+    }
+}
+
+fn number(text: &str) -> Result<Option<u64>, ReadError> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let number = text.trim().parse::<u64>();
+    number
+        .map(Some)
+        .map_err(|_| not_junit(&format!("`{text}` is not a number of tests")))
+}
+
+/// Returns the text of a reference such as `&amp;` or `&#65;`. A report has no others, because it declares none.
+fn resolve(reference: &BytesRef<'_>) -> Result<String, ReadError> {
+    let character = reference
+        .resolve_char_ref()
+        .map_err(|error| not_junit(&error.to_string()))?;
+    if let Some(character) = character {
+        return Ok(character.to_string());
+    }
+    let name = reference
+        .decode()
+        .map_err(|error| not_junit(&error.to_string()))?;
+    resolve_predefined_entity(&name)
+        .map(str::to_owned)
+        .ok_or_else(|| not_junit(&format!("it has the unknown reference `&{name};`")))
+}
+
+fn not_junit(problem: &str) -> ReadError {
+    ReadError::Format {
+        format: "a report in the form of JUnit",
+        problem: one_line(problem, 500),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CHECKOV: &str = r#"<?xml version="1.0" ?>
+<testsuites disabled="0" errors="0" failures="1" tests="3" time="0.0">
+	<testsuite disabled="0" errors="0" failures="1" name="terraform scan" skipped="1" tests="3" time="0">
+		<properties>
+			<property name="directory" value="['.']"/>
+		</properties>
+		<testcase name="[NONE][CKV_AWS_18] Ensure the S3 bucket has access logging enabled" classname="/main.tf.aws_s3_bucket.logs" file="/main.tf"/>
+		<testcase name="[NONE][CKV_AWS_20] S3 Bucket has an ACL &amp; is public" classname="/main.tf.aws_s3_bucket.logs" file="/main.tf">
+			<failure type="failure" message="S3 Bucket has an ACL &amp; is public">
+Resource: aws_s3_bucket.logs
+File: /main.tf: 1-3
+Guideline: https://docs.example.com/s3_1
+
+		1 | resource &quot;aws_s3_bucket&quot; <![CDATA["logs" {]]></failure>
+		</testcase>
+		<testcase name="[NONE][CKV_AWS_21] Versioning" classname="/main.tf.aws_s3_bucket.logs" file="/main.tf">
+			<skipped type="skipped" message="we know"/>
+		</testcase>
+	</testsuite>
+</testsuites>"#;
+
+    #[test]
+    fn a_report_of_checkov_is_read() {
+        let findings = read(CHECKOV).unwrap();
+        let place = Some(FindingPlace {
+            file: "main.tf".to_owned(),
+            line: None,
+        });
+        let public = &findings[0];
+        assert_eq!(public.rule, "CKV_AWS_20");
+        assert_eq!(public.message, "S3 Bucket has an ACL & is public");
+        assert_eq!(public.resource.as_deref(), Some("aws_s3_bucket.logs"));
+        assert_eq!(public.place, place);
+        let evidence = public.evidence.as_deref().unwrap();
+        assert!(
+            evidence.starts_with("Resource: aws_s3_bucket.logs\n"),
+            "{evidence}"
+        );
+        assert!(
+            evidence.ends_with("resource \"aws_s3_bucket\" \"logs\" {"),
+            "{evidence}"
+        );
+        let skipped = &findings[1];
+        assert!(skipped.is_violation());
+        assert!(skipped.message.ends_with("we know"), "{}", skipped.message);
+        assert_eq!(findings.len(), 2);
+    }
+
+    #[test]
+    fn a_report_of_tflint_is_read() {
+        let report = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+  <testsuite tests="1" failures="1" time="0" name="">
+    <properties></properties>
+    <testcase classname="prod/main.tf" name="terraform_typed_variables" time="0">
+      <failure message="`x` variable has no type" type="">line 12, col 1, Warning - `x` variable has no type (terraform_typed_variables)</failure>
+    </testcase>
+  </testsuite>
+</testsuites>"#;
+        let findings = read(report).unwrap();
+        let place = FindingPlace {
+            file: "prod/main.tf".to_owned(),
+            line: Some(12),
+        };
+        assert_eq!(findings[0].rule, "terraform_typed_variables");
+        assert_eq!(findings[0].place, Some(place));
+        assert_eq!(findings[0].resource, None);
+        let clean = r#"<testsuites><testsuite tests="0" failures="0" time="0" name=""></testsuite></testsuites>"#;
+        assert_eq!(read(clean), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_report_of_trivy_is_read() {
+        let report = r#"<?xml version="1.0" ?>
+<testsuites>
+	<testsuite tests="1" failures="2" time="" name="main.tf">
+        <testcase classname="terraform" name="[HIGH] AVD-AWS-0086" time="">
+            <failure message="Public access is not blocked" type="description">&quot;No block&quot;</failure>
+            <failure message="" type="severity">HIGH</failure>
+        </testcase>
+	</testsuite>
+</testsuites>"#;
+        let findings = read(report).unwrap();
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].rule, "AVD-AWS-0086");
+        assert_eq!(findings[0].message, "Public access is not blocked");
+        assert_eq!(findings[0].evidence.as_deref(), Some("\"No block\"HIGH"));
+    }
+
+    #[test]
+    fn nothing_evaluated_is_an_error() {
+        for report in [
+            "<testsuites/>",
+            "<testsuites></testsuites>",
+            "<testsuite/>",
+            "<testsuites><testsuite name=\"a\"/></testsuites>",
+            r#"<testsuite tests="1"><testcase name="a"><error message="crash"/></testcase></testsuite>"#,
+        ] {
+            let read = read(report);
+            assert!(
+                matches!(read, Err(ReadError::NotEvaluated(_))),
+                "{report}: {read:?}"
+            );
+        }
+        assert_eq!(read("\n"), Err(ReadError::Empty));
+    }
+
+    #[test]
+    fn other_outputs_are_errors() {
+        let deep = format!("<testsuite>{}", "<testsuite>".repeat(10_000));
+        let wide: Vec<String> = (0..1000).map(|n| format!("a{n}=\"\" ")).collect();
+        let wide = wide.concat();
+        let wide = format!("<testsuite {wide}/>");
+        for report in [
+            "Error: no such directory",
+            "{}",
+            "<html></html>",
+            "<testsuite tests=\"1\">",
+            "<testsuite tests=\"1\"><testcase></testsuite>",
+            "<testsuite tests=\"1\"/><testsuite tests=\"1\"/>",
+            "<testsuite tests=\"1\"/> text",
+            "text <testsuite tests=\"1\"/>",
+            "</testsuite>",
+            "<testsuite tests=\"one\"/>",
+            "<testsuite tests=\"1\" tests=\"2\"/>",
+            "<testsuite failures=\"1\"/>",
+            "<testsuite errors=\"1\" tests=\"1\"><testcase/></testsuite>",
+            "<testsuites failures=\"1\"><testsuite tests=\"1\"><testcase/></testsuite></testsuites>",
+            "<testsuite tests=\"1\"><failure/></testsuite>",
+            "<testsuite tests=\"1\"><x><testcase><failure/></testcase></x></testsuite>",
+            "<testsuite tests=\"1\"><testcase><x><failure/></x></testcase></testsuite>",
+            "<!DOCTYPE a [<!ENTITY b \"c\">]><testsuite tests=\"1\"/>",
+            "<testsuite tests=\"1\"><testcase><failure>&b;</failure></testcase></testsuite>",
+            "<testsuite tests=\"1\"><testcase name=\"&b;\"/></testsuite>",
+            deep.as_str(),
+            wide.as_str(),
+        ] {
+            let read = read(report);
+            assert!(
+                matches!(read, Err(ReadError::Format { .. })),
+                "{report}: {read:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nested_suites_add_up() {
+        let report = r#"<testsuites failures="1"><testsuite failures="1"><testsuite tests="1" failures="1">
+            <testcase name="a"><failure/></testcase></testsuite></testsuite></testsuites>"#;
+        let findings = read(report).unwrap();
+        assert_eq!(findings, [Finding::deny("a", "a")]);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_reports_never_panic_and_never_pass(end in 0..CHECKOV.len(), other in ".{0,3}") {
+            let end = CHECKOV.floor_char_boundary(end);
+            prop_assert!(read(&CHECKOV[..end]).is_err());
+            drop(read(&format!("{}{other}{}", &CHECKOV[..end], &CHECKOV[end..])));
+        }
+    }
+}

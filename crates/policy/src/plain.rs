@@ -1,1 +1,108 @@
-//! (helper A or B)
+//! Reads text that is written for people (reference 13.3).
+//!
+//! Nothing but a failure is searched in such a text. It passes only if the command succeeded and printed something.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::findings::{Finding, ReadError, input, visible_lines};
+
+/// Signs of a failure: a number of failures other than 0, failures in JSON, or a line that begins with `FAIL`.
+static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?im)[1-9][\d,.']*\s+failure|"?failures"?\s*:\s*\[\s*[^\]\s]|^\s*(?-i:FAIL)"#)
+        .expect("the pattern is valid")
+});
+
+/// Sequences that colour a terminal.
+static COLOURS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\x1b\[[0-9;:]*[A-Za-z]").expect("the pattern is valid"));
+
+/// Reads an output. A failure is one violation, with the text as its evidence, so that approvals are bound to the text.
+pub fn read(text: &str, succeeded: bool) -> Result<Vec<Finding>, ReadError> {
+    let text = input(text)?;
+    let text = visible_lines(COLOURS.replace_all(text, "").into_owned());
+    if text.trim().is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let message = if FAILURE.is_match(&text) {
+        "The check reports a failure."
+    } else if succeeded {
+        return Ok(Vec::new());
+    } else {
+        "The command of the check failed."
+    };
+    let finding = Finding {
+        evidence: Some(text),
+        ..Finding::deny("", message)
+    };
+    Ok(vec![finding.clean()])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_text_passes_only_without_a_failure() {
+        for (text, passes) in [
+            ("ok", true),
+            (
+                "1 test, 1 passed, 0 warnings, 0 failures, 0 exceptions",
+                true,
+            ),
+            ("\"failures\": []", true),
+            ("no check can fail here", true),
+            ("\u{1b}[32mfine\u{1b}[0m", true),
+            ("1 failure", false),
+            ("10 failures", false),
+            ("1,000 Failures", false),
+            ("100 \u{1b}[31mfailures", false),
+            ("{\"failures\": [{\"msg\": \"m\"}]}", false),
+            ("\"failures\":[\n  \"a\"]", false),
+            ("FAIL - plan.json - main - Bucket is public", false),
+            ("0 failures\n  FAIL", false),
+            ("\u{1b}[31mFAIL\u{1b}[0m - a", false),
+            ("FA\u{200b}IL", false),
+        ] {
+            let findings = read(text, true).unwrap();
+            assert_eq!(findings.is_empty(), passes, "{text:?}");
+            assert!(findings.iter().all(Finding::is_violation), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_command_never_passes() {
+        let findings = read("ok", false).unwrap();
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].evidence.as_deref(), Some("ok"));
+    }
+
+    #[test]
+    fn an_empty_text_is_an_error() {
+        for text in ["", " \n\t", "\u{1b}[0m", "\u{200b}", "\0"] {
+            for succeeded in [true, false] {
+                assert_eq!(read(text, succeeded), Err(ReadError::Empty), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn failures_with_other_texts_are_other_findings() {
+        let long = "x".repeat(10_000);
+        let one = read(&format!("FAIL {long} a"), true).unwrap();
+        let other = read(&format!("FAIL {long} b"), true).unwrap();
+        assert_ne!(one, other);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_before_or_after_hides_a_failure(before in "(?s).{0,20}", after in "(?s).{0,20}") {
+            let text = format!("{before}\nFAIL - a\n{after}");
+            prop_assert!(!read(&text, true).unwrap().is_empty());
+            prop_assert!(!read(&before, false).is_ok_and(|findings| findings.is_empty()));
+        }
+    }
+}

@@ -20,12 +20,6 @@ impl<T, const MAX: usize> Default for Bounded<T, MAX> {
     }
 }
 
-impl<T> Default for FirstOf<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(BoundedVisitor::<T, MAX>(PhantomData))

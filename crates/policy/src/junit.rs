@@ -1,6 +1,6 @@
-//! Reads reports in the form of JUnit, as checkov, trivy, tflint and others write them.
+//! Reads reports in the form of `JUnit`, as checkov, trivy, tflint and others write them.
 //!
-//! JUnit knows no severity, so each failure denies. A test that is skipped denies as well, because comments in the code of a pull
+//! `JUnit` knows no severity, so each failure denies. A test that is skipped denies as well, because comments in the code of a pull
 //! request skip the checks of checkov. A test that ended with an error was not evaluated, and neither was the set.
 //!
 //! Some tools write only the tests that failed, so a suite without tests passes, if it says how many tests or failures it has.
@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 64 << 10;
 /// Endings of files with code, which tflint writes instead of the name of a class.
 const CODE: [&str; 5] = [".tf", ".tofu", ".tf.json", ".tfvars", ".hcl"];
 
-/// Reads a report in the form of JUnit.
+/// Reads a report in the form of `JUnit`.
 pub fn read(text: &str) -> Result<Vec<Finding>, ReadError> {
     let text = input(text)?;
     let mut reader = Reader::from_str(text);

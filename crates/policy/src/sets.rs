@@ -113,7 +113,7 @@ text_enum! {
         Conftest = "conftest",
         /// SARIF 2.1.0, of checkov, trivy, tflint and others.
         Sarif = "sarif",
-        /// Reports in the form of JUnit, which are XML.
+        /// Reports in the form of `JUnit`, which are XML.
         Junit = "junit",
     }
 }
@@ -443,7 +443,7 @@ pub(crate) fn share_a_team(one: &[String], other: &[String]) -> bool {
 
 impl ItemRegex {
     /// Pattern that makes one item of the whole output.
-    pub const DEFAULT: &str = "(?s).+";
+    pub const DEFAULT: &'static str = "(?s).+";
 
     /// Returns the text of the pattern.
     pub fn as_str(&self) -> &str {

@@ -90,7 +90,14 @@ fn parse(text: &str, path: &Path, settings: &Settings) -> Result<ServerRepos, St
                 .to_owned(),
         );
     }
-    // The switch stays in effect for every content of the file.
+    // The switches stay in effect for every content of the file.
+    let repos = if settings.planning.policy_checks {
+        repos
+            .with_policy_checks()
+            .map_err(|error| error.to_string())?
+    } else {
+        repos
+    };
     Ok(if settings.locking.is_off {
         repos.without_locking()
     } else {

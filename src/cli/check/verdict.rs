@@ -1,8 +1,8 @@
 //! The result of a check: the errors in the files, or what would be planned.
 
 use crate::config::repo::{self, RepoConfig, YamlErrors};
-use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
-use crate::config::server::{HostsFile, SearchConfig};
+use crate::config::repos::{ConfigSource, Decided, Decider, NoPolicySets, RepoRules, ServerRepos};
+use crate::config::server::{HostsFile, RepoFile, SearchConfig};
 use crate::discovery::explain::{
     ConfigWarning, ExplainInput, ExplainedTool, PlanExplanation, explain, hooks_before_plan,
     remarks, warnings,
@@ -126,16 +126,24 @@ impl CheckVerdict {
     }
 
     fn server(&mut self, config: &SearchConfig) -> Option<ServerRepos> {
-        let Some(file) = &config.repo_file else {
-            return Some(without_locking(
-                ServerRepos::default(),
-                config.locking_is_off,
-            ));
-        };
-        match file.parse() {
-            Ok(repos) => Some(without_locking(repos, config.locking_is_off)),
+        let read = config.repo_file.as_ref().map(RepoFile::parse);
+        let repos = match read.transpose() {
+            Ok(repos) => without_locking(repos.unwrap_or_default(), config.locking_is_off),
             Err(errors) => {
                 self.problems.push(FileProblem::Errors(errors));
+                return None;
+            }
+        };
+        if !config.planning.policy_checks {
+            return Some(repos);
+        }
+        match repos.with_policy_checks() {
+            Ok(repos) => Some(repos),
+            Err(error) => {
+                self.problems.push(FileProblem::Whole(format!(
+                    "{error}; {}",
+                    NoPolicySets::FIX
+                )));
                 None
             }
         }

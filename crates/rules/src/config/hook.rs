@@ -1,7 +1,7 @@
 //! Hooks: commands that the administrator runs before or after a command on a pull (reference 5.3, 6.9).
 
 use super::workflow::{SHELL, SHELL_ARGS, Shell, read_command, read_shell};
-use super::yaml::{Field, FileReader, KeyDoc, Located, OneOrMany, YamlNode, mapping, shown};
+use super::yaml::{Field, FileReader, KeyDoc, Located, OneOrMany, YamlNode, mapping};
 use crate::model::CommandKind;
 
 /// A shell command that runs once before or after a command on a pull, in the root of the checkout.
@@ -50,11 +50,11 @@ mapping! {
     }
 }
 
-/// Commands of Atlantis that this version does not have. A hook never runs for them.
-const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
+/// A command that Atlantis knows, although no comment can have it and no hook runs for it: the check of policies is a
+/// part of a plan.
+const PART_OF_PLAN: &str = "policy_check";
 
-/// Reads a list of hooks from an entry of the server's file. Leaves out a hook that names only commands of
-/// `ELSEWHERE`.
+/// Reads a list of hooks from an entry of the server's file. Leaves out a hook that names only `policy_check`.
 pub(in crate::config) fn read_hooks(
     reader: &mut FileReader,
     hooks: &Field<Vec<HookMapping>>,
@@ -84,7 +84,7 @@ fn read_hook(reader: &mut FileReader, node: &YamlNode) -> Option<Hook> {
     })
 }
 
-/// Reads `commands`. Returns `None` if none of the listed commands exists here, so that the hook never runs.
+/// Reads `commands`. Returns `None` if the hook never runs, because the list has no command of a comment or push.
 fn read_commands(
     reader: &mut FileReader,
     commands: &Field<OneOrMany<Located>>,
@@ -122,14 +122,13 @@ fn read_command_kind(reader: &mut FileReader, word: &Located) -> Option<CommandK
     {
         return Some(*classic);
     }
-    let here: Vec<&str> = CommandKind::ALL.iter().map(|kind| kind.as_str()).collect();
-    if !here.contains(&word.text.as_str()) && ELSEWHERE.contains(&word.text.as_str()) {
+    if word.text == PART_OF_PLAN {
         let sentence = format!(
-            "this version has no command `{}`, so the hook never runs for it",
-            shown(&word.text)
+            "`{PART_OF_PLAN}` is a part of every plan and not a command, so the hook never runs for it: write `plan`"
         );
         reader.warnings.push((word.place.line, sentence));
         return None;
     }
+    let here: Vec<&str> = CommandKind::ALL.iter().map(|kind| kind.as_str()).collect();
     reader.word_of(word, "a command", &here)
 }

@@ -75,7 +75,7 @@ impl Shaped for Requirement {
 }
 
 impl FromYaml for Requirement {
-    /// Reads a word, or the form `approved: {stale: true}`. Accepts `policies_passed`, because people copy it from the
+    /// Reads a word, or the form `approved: {stale: true}`. Knows `policies_passed`, because people copy it from the
     /// answers of Atlantis.
     fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
         if matches!(node.value, YamlValue::Map(_)) {
@@ -84,7 +84,11 @@ impl FromYaml for Requirement {
         }
         let text = Located::read(reader, node, name)?;
         if text.text.trim() == "policies_passed" {
-            reader.later(text.place, &format!("`policies_passed` in `{}`", name.key));
+            reader.problem(
+                text.place,
+                format!("`policies_passed` cannot be written in `{}`", name.key),
+                "remove it: with policy checks, every apply requires that the policies of its plan passed",
+            );
             return None;
         }
         reader.word_of(&text, &name.of_word(), &requirements())

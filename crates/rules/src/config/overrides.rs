@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::yaml::{Field, FileReader, OnlyFalse, Vocabulary, words};
+use super::yaml::{Field, FileReader, Vocabulary, words};
 use crate::model::text_enum;
 
 text_enum! {
@@ -69,18 +69,6 @@ impl AllowedOverrides {
             );
         }
         is_allowed
-    }
-
-    /// Checks a key that can only be `false` in this version. Does not report missing permission for `true`: another
-    /// problem says that the value is not available, and permission would not change that.
-    pub(in crate::config) fn check_only_false(
-        &self,
-        reader: &mut FileReader,
-        field: &Field<OnlyFalse>,
-    ) {
-        if !field.is_true() {
-            self.check(reader, field);
-        }
     }
 }
 

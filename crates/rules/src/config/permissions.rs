@@ -17,6 +17,8 @@ pub struct RepoPermissions {
     pub(in crate::config) allowed_workflows: Arc<BTreeSet<String>>,
     /// Workflows of the server, by name.
     pub(in crate::config) workflows: Arc<BTreeMap<String, Arc<Workflow>>>,
+    /// True if the server has policy sets, so that the file can ask for checks.
+    pub(in crate::config) policy_sets: bool,
 }
 
 impl RepoPermissions {

@@ -37,7 +37,6 @@ fn below(kind: &'static KeyShape) -> Vec<&'static MappingKeys> {
         | KeyShape::Text
         | KeyShape::SlashedRegex
         | KeyShape::Words(_)
-        | KeyShape::NotYetTrue
         | KeyShape::WithoutEffect(..)
         | KeyShape::NotYet(_) => Vec::new(),
     }

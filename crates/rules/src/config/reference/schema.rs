@@ -113,7 +113,6 @@ fn value(kind: &KeyShape) -> Value {
             json!({"type": "object", "additionalProperties": {"anyOf": [value(kind), {"type": "null"}]}})
         }
         KeyShape::Any(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
-        KeyShape::NotYetTrue => json!({"enum": [false, "no", "off"]}),
         KeyShape::WithoutEffect(kind, _) => inline(kind),
         KeyShape::NotYet(_) => json!({"type": "null"}),
     }

@@ -76,7 +76,6 @@ fn shape(kind: &KeyShape) -> String {
         KeyShape::Map(keys) => format!("*{}*", keys.of.replace('`', "")),
         KeyShape::Named(kind) => format!("by name: {}", shape(kind)),
         KeyShape::Any(kinds) => kinds.iter().map(shape).collect::<Vec<_>>().join("; or "),
-        KeyShape::NotYetTrue => "`false`".to_owned(),
         KeyShape::WithoutEffect(KeyShape::Map(_), _) => "as in Atlantis".to_owned(),
         KeyShape::WithoutEffect(kind, _) => shape(kind),
         KeyShape::NotYet(_) => "nothing".to_owned(),

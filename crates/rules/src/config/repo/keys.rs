@@ -7,10 +7,10 @@ use super::registry::RegistryMapping;
 use crate::config::BranchFilter;
 use crate::config::lists::{SILENCE, SilencedRuns};
 use crate::config::lock_block::RepoLocksMapping;
-use crate::config::repos::{EntryMapping, POLICIES, ServerFileMapping};
+use crate::config::repos::{EntryMapping, ServerFileMapping};
 use crate::config::workflow::{FileVersion, WorkflowMapping};
 use crate::config::yaml::{
-    DocumentedKey, KeyDoc, KeyShape, Located, Mapping, OnlyFalse, Vocabulary, mapping, words,
+    DocumentedKey, KeyDoc, KeyShape, Located, Mapping, Vocabulary, mapping, words,
 };
 use crate::model::{Distribution, Requirement};
 
@@ -76,15 +76,6 @@ mapping! {
     }
     without_field: [
         DELETE_SOURCE_BRANCH,
-        DocumentedKey {
-            name: "policies",
-            shape: KeyShape::NotYet(&KeyShape::Map(&POLICIES)),
-            doc: KeyDoc {
-                default: "none",
-                meaning: "Not in this version. Atlantis ignores it.",
-                example: "",
-            },
-        },
         DocumentedKey {
             name: "emoji_reaction",
             shape: KeyShape::WithoutEffect(
@@ -182,14 +173,14 @@ mapping! {
             example: "false",
         },
         silence_pr_comments: SilencedRuns = SILENCE,
-        policy_check: OnlyFalse = KeyDoc {
-            default: "`false`",
-            meaning: "Check policies. Only `false` in this version. Needs permission.",
+        policy_check: bool = KeyDoc {
+            default: "the server's",
+            meaning: "Check its plans against the policies of the server. Needs permission.",
             example: "false",
         },
-        custom_policy_check: OnlyFalse = KeyDoc {
-            default: "`false`",
-            meaning: "Check policies with the project's own steps. Only `false` in this version. Needs permission.",
+        custom_policy_check: bool = KeyDoc {
+            default: "the server's",
+            meaning: "Let `run` steps of the stage `policy_check` check the sets without an `engine`. Needs permission.",
             example: "false",
         },
     }

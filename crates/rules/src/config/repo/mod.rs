@@ -25,15 +25,16 @@ pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
 pub use registry::{PublishedModule, RegistryRequest};
-pub use requests::{RequirementRequest, SilenceRequest, WorkflowRequest};
+pub use requests::{PolicyCheckRequest, RequirementRequest, SilenceRequest, WorkflowRequest};
 
 pub(super) use keys::{DELETE_SOURCE_BRANCH, ProjectMapping, RepoFileMapping};
+pub(super) use project::parse_version;
 
 use super::lock_block;
 pub use super::lock_block::LockTiming;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
 pub use super::permissions::RepoPermissions;
-use super::workflow::{FileVersion, Workflow, read_workflows};
+use super::workflow::{FileVersion, PolicyStage, Workflow, read_workflows};
 use super::yaml::{self, Field, FileReader, Located, YamlNode, YamlValue};
 pub use super::yaml::{FilePosition, YamlErrors, YamlNote, YamlProblem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
@@ -289,7 +290,15 @@ fn read_own_workflows(
     permissions: &RepoPermissions,
     version: FileVersion,
 ) -> BTreeMap<String, Arc<Workflow>> {
-    let workflows = read_workflows(reader, &file.workflows, version);
+    let stage = match (
+        permissions.policy_sets,
+        permissions.allows(OverrideKey::CustomPolicyCheck),
+    ) {
+        (false, _) => PolicyStage::Idle("the server has no policy sets"),
+        (true, true) => PolicyStage::Runs,
+        (true, false) => PolicyStage::Refused,
+    };
+    let workflows = read_workflows(reader, &file.workflows, version, stage);
     if let Some(place) = file.workflows.place().filter(|_| !workflows.is_empty())
         && !permissions.allows_custom_workflows()
     {

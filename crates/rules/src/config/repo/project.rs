@@ -10,8 +10,8 @@ use super::dir_glob::DirGlob;
 use super::keys::{AutoplanMapping, ProjectMapping};
 use super::patterns::{Pattern, Patterns};
 use super::requests::{
-    ProjectContext, RequirementRequest, SilenceRequest, WorkflowRequest, read_requirements,
-    read_silence, read_workflow,
+    PolicyCheckRequest, ProjectContext, RequirementRequest, SilenceRequest, WorkflowRequest,
+    read_check, read_requirements, read_silence, read_workflow,
 };
 use crate::config::BranchFilter;
 use crate::config::lock_block::{self, LockTiming};
@@ -51,6 +51,10 @@ pub struct ProjectConfig {
     pub execution_order_group: i32,
     /// Runs whose comments are left out.
     pub silence_pr_comments: Option<SilenceRequest>,
+    /// Request for or against checks of its plans against policies.
+    pub policy_check: Option<PolicyCheckRequest>,
+    /// Request for or against checks by steps of its workflow.
+    pub custom_policy_check: Option<PolicyCheckRequest>,
     /// Line of the file where the entry begins, counted from 1.
     pub line: usize,
 }
@@ -143,11 +147,6 @@ pub(super) fn read(
 ) -> Option<ProjectEntry> {
     let entry: ProjectMapping = reader.mapping(node)?;
     let allowed = around.permissions.overrides();
-    // These keys can only be `false` in this version. They still need permission, because the administrator decides
-    // about them.
-    for field in [&entry.policy_check, &entry.custom_policy_check] {
-        allowed.check_only_false(reader, field);
-    }
     let name = entry
         .name
         .read(reader)
@@ -179,6 +178,8 @@ pub(super) fn read(
         depends_on: read_depends_on(reader, &entry),
         execution_order_group: entry.execution_order_group.read(reader).unwrap_or_default(),
         silence_pr_comments: read_silence(reader, allowed, &entry.silence_pr_comments),
+        policy_check: read_check(reader, around.permissions, &entry.policy_check),
+        custom_policy_check: read_check(reader, around.permissions, &entry.custom_policy_check),
         line: node.place.line,
     };
     let dir = read_dir(reader, &entry)?;
@@ -275,7 +276,7 @@ fn read_version(reader: &mut FileReader, entry: &ProjectMapping) -> Option<Versi
 }
 
 /// Parses a version. A leading `v` is allowed, and missing parts are zero, as in `1.9`.
-fn parse_version(text: &str) -> Option<Version> {
+pub(in crate::config) fn parse_version(text: &str) -> Option<Version> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let end = text.find(['-', '+']).unwrap_or(text.len());
     let (numbers, rest) = text.split_at(end);

@@ -36,6 +36,15 @@ pub struct SilenceRequest {
     pub line: usize,
 }
 
+/// Policy checks that a project switches on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyCheckRequest {
+    /// Value of the switch.
+    pub is_on: bool,
+    /// Line of the file with the request, counted from 1.
+    pub line: usize,
+}
+
 /// Context for reading a project.
 pub(super) struct ProjectContext<'a> {
     pub(super) permissions: &'a RepoPermissions,
@@ -56,6 +65,31 @@ pub(super) fn read_requirements(
     let is_allowed = allowed.check(reader, field);
     let requirements = field.read(reader)?;
     is_allowed.then_some(RequirementRequest { requirements, line })
+}
+
+/// Reads `policy_check` or `custom_policy_check` from a project. If the server has no policy sets, `true` is refused
+/// without a word about permission, because permission would not change that.
+pub(super) fn read_check(
+    reader: &mut FileReader,
+    permissions: &RepoPermissions,
+    field: &Field<bool>,
+) -> Option<PolicyCheckRequest> {
+    let place = field.place()?;
+    let is_on = field.read(reader)?;
+    if is_on && !permissions.policy_sets {
+        reader.problem(
+            place,
+            format!("`{}: true` needs policy sets, and the server has none", field.name()),
+            "remove it, or ask an administrator of Lockkeeper to define `policies` in the server's configuration \
+             (`--repo-config`)",
+        );
+        return None;
+    }
+    let is_allowed = permissions.overrides().check(reader, field);
+    is_allowed.then_some(PolicyCheckRequest {
+        is_on,
+        line: place.line,
+    })
 }
 
 /// Reads `silence_pr_comments` from a project or from the top level of the file.

@@ -46,6 +46,8 @@ pub(super) struct EntrySettings {
     pub(super) allow_custom_workflows: Option<bool>,
     pub(super) autodiscover: Option<AutodiscoverRequest>,
     pub(super) silence: Option<BTreeSet<RunKind>>,
+    pub(super) policy_check: Option<bool>,
+    pub(super) custom_policy_check: Option<bool>,
     pub(super) branch: Option<BranchFilter>,
     pub(super) hooks: Arc<EntryHooks>,
 }
@@ -66,6 +68,8 @@ pub(super) type Workflows = BTreeMap<String, Arc<Workflow>>;
 pub(super) struct Defined<'a> {
     pub(super) workflows: &'a Workflows,
     pub(super) profiles: &'a EnvironmentProfiles,
+    /// True if the file has policy sets.
+    pub(super) has_policies: bool,
 }
 
 /// Reads one entry. Returns `None` if its repositories cannot be determined.
@@ -78,6 +82,7 @@ pub(super) fn read(
     let Defined {
         workflows,
         profiles,
+        has_policies,
     } = defined;
     let branch = entry.branch.read(reader);
     let hooks = EntryHooks {
@@ -111,6 +116,8 @@ pub(super) fn read(
             .silence_pr_comments
             .read(reader)
             .map(|SilencedRuns(runs)| runs),
+        policy_check: read_check(reader, has_policies, &entry.policy_check),
+        custom_policy_check: read_check(reader, has_policies, &entry.custom_policy_check),
         branch,
         hooks: Arc::new(hooks),
     };
@@ -119,6 +126,19 @@ pub(super) fn read(
         said,
         line: node.place.line,
     })
+}
+
+/// Reads a switch of policy checks. Refuses `true` if there is nothing to check.
+fn read_check(reader: &mut FileReader, has_policies: bool, field: &Field<bool>) -> Option<bool> {
+    let is_on = field.read(reader)?;
+    if let (true, false, Some(place)) = (is_on, has_policies, field.place()) {
+        reader.problem(
+            place,
+            format!("`{}: true` needs policy sets, and this file has none", field.name()),
+            "write `policies: {policy_sets: [{name: NAME, path: /FOLDER/OF/POLICIES}]}` at the top of the file, or remove it",
+        );
+    }
+    Some(is_on)
 }
 
 fn read_locking(reader: &mut FileReader, entry: &EntryMapping, line: usize) -> Option<bool> {

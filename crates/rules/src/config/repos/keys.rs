@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::config_source::ConfigSource;
 use super::environment::{ProfileMapping, ProfileRules};
+use super::policies::PoliciesMapping;
 use crate::config::BranchFilter;
 use crate::config::hook::HookMapping;
 use crate::config::lists::{SILENCE, SilencedRuns};
@@ -38,17 +39,13 @@ mapping! {
             meaning: "Program that decides about permissions.",
             example: "{command: /usr/local/bin/ask}",
         },
+        policies: PoliciesMapping = KeyDoc {
+            default: "none",
+            meaning: "Policies for plans (docs/policies.md). In effect with `--enable-policy-checks`, or `policy_check: true` of an entry.",
+            example: "{policy_sets: [{name: network, path: /etc/lockkeeper/policies}]}",
+        },
     }
     without_field: [
-        DocumentedKey {
-            name: "policies",
-            shape: KeyShape::NotYet(&KeyShape::Map(&POLICIES)),
-            doc: KeyDoc {
-                default: "none",
-                meaning: "Not in this version.",
-                example: "",
-            },
-        },
         DocumentedKey {
             name: "metrics",
             shape: KeyShape::WithoutEffect(
@@ -186,69 +183,19 @@ mapping! {
             example: "{mode: disabled}",
         },
         silence_pr_comments: SilencedRuns = SILENCE,
+        policy_check: bool = KeyDoc {
+            default: "`--enable-policy-checks`",
+            meaning: "Check the plans of its projects against the `policy_sets` that concern them.",
+            example: "false",
+        },
+        custom_policy_check: bool = KeyDoc {
+            default: "`false`",
+            meaning: "Let `run` steps of the stage `policy_check` check the sets without an `engine`.",
+            example: "true",
+        },
     }
-    without_field: [
-        DELETE_SOURCE_BRANCH,
-        DocumentedKey {
-            name: "policy_check",
-            shape: KeyShape::NotYetTrue,
-            doc: KeyDoc {
-                default: "`false`",
-                meaning: "Check policies. Only `false` in this version.",
-                example: "false",
-            },
-        },
-        DocumentedKey {
-            name: "custom_policy_check",
-            shape: KeyShape::NotYetTrue,
-            doc: KeyDoc {
-                default: "`false`",
-                meaning: "Check policies with the project's own steps. Only `false` in this version.",
-                example: "false",
-            },
-        },
-    ],
+    without_field: [DELETE_SOURCE_BRANCH],
 }
-
-static OWNERS: MappingKeys = MappingKeys::unused(
-    "`owners`",
-    &[
-        DocumentedKey::unused("users", KeyShape::List(&KeyShape::Text)),
-        DocumentedKey::unused("teams", KeyShape::List(&KeyShape::Text)),
-    ],
-);
-
-const OWNERS_KEY: DocumentedKey = DocumentedKey::unused("owners", KeyShape::Map(&OWNERS));
-const APPROVALS: DocumentedKey = DocumentedKey::unused("approve_count", KeyShape::Integer);
-const STICKY: DocumentedKey = DocumentedKey::unused("sticky_policy_approvals", KeyShape::Switch);
-const ITEM: DocumentedKey = DocumentedKey::unused("policy_item_regex", KeyShape::Text);
-
-/// Keys of `policies`. This version only checks their shape.
-pub(in crate::config) static POLICIES: MappingKeys = MappingKeys::unused(
-    "`policies`",
-    &[
-        DocumentedKey::unused("conftest_version", KeyShape::Text),
-        OWNERS_KEY,
-        APPROVALS,
-        STICKY,
-        ITEM,
-        DocumentedKey::unused("policy_sets", KeyShape::List(&KeyShape::Map(&POLICY_SET))),
-    ],
-);
-
-static POLICY_SET: MappingKeys = MappingKeys::unused(
-    "a policy set",
-    &[
-        DocumentedKey::unused("name", KeyShape::Text),
-        DocumentedKey::unused("path", KeyShape::Text),
-        DocumentedKey::unused("source", KeyShape::Words(|| vec!["local", "github"])),
-        OWNERS_KEY,
-        APPROVALS,
-        STICKY,
-        ITEM,
-        DocumentedKey::unused("prevent_self_approve", KeyShape::Switch),
-    ],
-);
 
 static METRICS: MappingKeys = MappingKeys::unused(
     "`metrics`",

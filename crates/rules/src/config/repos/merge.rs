@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ServerRepos;
 use super::config_source::ConfigSource;
-use super::entry::{EntryHooks, EntrySettings, ReposEntry, Workflows};
+use super::entry::{EntryHooks, EntrySettings, ReposEntry};
 use super::environment::ProfileRules;
+use super::policies::{DefinedPolicies, ProjectPolicies};
 use super::policy::{DecidedBy, Decider, LockPolicy};
 use super::project_rules::Decided;
 use crate::config::lock_block::LockTiming;
@@ -40,6 +42,9 @@ pub struct RepoRules {
     pub(super) import_requirements: Decided<Vec<Requirement>>,
     pub(super) silenced: Decided<BTreeSet<RunKind>>,
     four_eyes: Decided<bool>,
+    policies: Arc<DefinedPolicies>,
+    pub(super) policy_check: Decided<bool>,
+    pub(super) custom_policy_check: Decided<bool>,
     environment_profile: Option<Decided<ProfileRules>>,
     /// Hooks of all matching entries, in the order of the file.
     hooks: Vec<Arc<EntryHooks>>,
@@ -56,17 +61,26 @@ pub struct Autodiscover {
 }
 
 impl RepoRules {
-    pub(super) fn new(locking_is_off: bool, workflows: &Arc<Workflows>) -> Self {
+    pub(super) fn new(server: &ServerRepos) -> Self {
+        let policy_check = Decided {
+            value: server.policy_checks,
+            by: if server.policy_checks {
+                Decider::Flag("enable-policy-checks")
+            } else {
+                Decider::Default
+            },
+        };
         Self {
             permissions: RepoPermissions {
-                workflows: Arc::clone(workflows),
+                workflows: Arc::clone(&server.workflows),
+                policy_sets: !server.policies.is_empty(),
                 ..RepoPermissions::default()
             },
             mode: Decided::default_of(LockMode::default()),
             scope: Decided::default_of(LockScope::default()),
             ttl: Decided::default_of(None),
             locking: Decided::default_of(true),
-            locking_is_off,
+            locking_is_off: server.locking_is_off,
             near_misses: Vec::new(),
             branch: None,
             config_file: None,
@@ -77,6 +91,9 @@ impl RepoRules {
             import_requirements: Decided::default_of(Vec::new()),
             silenced: Decided::default_of(BTreeSet::new()),
             four_eyes: Decided::default_of(false),
+            policies: Arc::clone(&server.policies),
+            policy_check,
+            custom_policy_check: Decided::default_of(false),
             environment_profile: None,
             hooks: Vec::new(),
             autodiscover: Autodiscover::default(),
@@ -98,6 +115,8 @@ impl RepoRules {
             .set(said.import_requirements.clone(), &by);
         self.silenced.set(said.silence.clone(), &by);
         self.four_eyes.set(said.four_eyes, &by);
+        self.policy_check.set(said.policy_check, &by);
+        self.custom_policy_check.set(said.custom_policy_check, &by);
         replace(
             &mut self.environment_profile,
             said.environment_profile.as_ref(),
@@ -186,6 +205,20 @@ impl RepoRules {
     /// Returns true if the account that planned must not apply. The repository cannot set this.
     pub fn four_eyes(&self) -> &Decided<bool> {
         &self.four_eyes
+    }
+
+    /// Returns the policy sets for the plans of a project. `None`: its plans are not checked. A project that no set
+    /// concerns has no sets.
+    pub fn policies(
+        &self,
+        config: Option<&RepoConfig>,
+        project: &ProjectKey,
+    ) -> Option<ProjectPolicies> {
+        Some(self.project(config, project).policies?.value)
+    }
+
+    pub(super) fn policies_of_server(&self, project: &ProjectKey, custom: bool) -> ProjectPolicies {
+        self.policies.of_project(project, custom)
     }
 
     /// Returns the environment profile of a project, if it has one. The repository cannot set this.

@@ -13,6 +13,7 @@ mod environment;
 mod id;
 mod keys;
 mod merge;
+mod policies;
 mod policy;
 mod project_merge;
 mod project_rules;
@@ -20,21 +21,25 @@ mod project_rules;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_policy::sets::PolicyConfig;
+
 use super::access::TeamAuthz;
-use super::workflow::{FileVersion, read_workflows};
+use super::workflow::{FileVersion, PolicyStage, read_workflows};
 use super::yaml::{self, Field, FileReader, Mapping, Syntax, YamlErrors, YamlNode, YamlNote};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
 pub use environment::{EnvironmentProfile, EnvironmentProfiles, ProfileVariable, sources};
-pub(super) use keys::{EntryMapping, POLICIES, ServerFileMapping};
+pub(super) use keys::{EntryMapping, ServerFileMapping};
 pub use merge::{Autodiscover, RepoRules};
+pub use policies::{NoPolicySets, ProjectPolicies};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
 use entry::{Defined, ReposEntry, Workflows};
 use id::Match;
 use keys::TeamAuthzMapping;
+use policies::DefinedPolicies;
 
 /// The administrator's rules for repositories, checked. Without a file, the defaults are in effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +52,9 @@ pub struct ServerRepos {
     /// Workflows that the administrator defines.
     workflows: Arc<Workflows>,
     environment_profiles: EnvironmentProfiles,
+    policies: Arc<DefinedPolicies>,
+    /// `--enable-policy-checks`.
+    policy_checks: bool,
     /// `--disable-repo-locking`.
     locking_is_off: bool,
     warnings: Vec<(usize, String)>,
@@ -97,10 +105,38 @@ impl ServerRepos {
         }
     }
 
+    /// Checks the plans of all projects against the policy sets, unless a file switches that off
+    /// (`--enable-policy-checks`).
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no sets: every plan would pass without a check.
+    pub fn with_policy_checks(self) -> Result<Self, NoPolicySets> {
+        if self.policies.is_empty() {
+            return Err(NoPolicySets);
+        }
+        Ok(Self {
+            policy_checks: true,
+            ..self
+        })
+    }
+
+    /// Returns the policy sets, as they are for projects without `custom_policy_check`.
+    pub fn policies(&self) -> PolicyConfig {
+        self.policies.config()
+    }
+
+    /// Returns true if the file has policy sets, although neither the flag nor an entry switches checks on. A project
+    /// with permission still can.
+    pub fn has_idle_policies(&self) -> bool {
+        let is_on = |entry: &ReposEntry| entry.said.policy_check == Some(true);
+        !self.policies.is_empty() && !self.policy_checks && !self.entries.iter().any(is_on)
+    }
+
     /// Returns the rules for one repository. For each key, the last entry that sets it is in effect (reference 5.2).
     pub fn rules(&self, repo: &RepoId) -> RepoRules {
         let id = repo.to_string();
-        let mut rules = RepoRules::new(self.locking_is_off, &self.workflows);
+        let mut rules = RepoRules::new(self);
         for entry in &self.entries {
             match entry.id.matches(repo, &id) {
                 Match::Whole => rules.add(entry, &self.file),
@@ -171,11 +207,21 @@ fn read_top(reader: &mut FileReader, node: &YamlNode) -> ServerRepos {
     let Some(file) = reader.mapping::<ServerFileMapping>(node) else {
         return ServerRepos::default();
     };
-    let workflows = read_workflows(reader, &file.workflows, FileVersion::Three);
+    let known = reader.problems.len();
+    let policies = policies::read(reader, &file.policies);
+    // Sets with mistakes are there too, and have been reported.
+    let has_policies = !policies.is_empty() || reader.problems.len() > known;
+    let stage = if has_policies {
+        PolicyStage::Runs
+    } else {
+        PolicyStage::Idle("the file has no policy sets")
+    };
+    let workflows = read_workflows(reader, &file.workflows, FileVersion::Three, stage);
     let environment_profiles = environment::read_profiles(reader, &file.environment_profiles);
     let defined = Defined {
         workflows: &workflows,
         profiles: &environment_profiles,
+        has_policies,
     };
     let entries = read_entries(reader, defined, &file.repos);
     let team_authz = read_team_authz(reader, &file.team_authz);
@@ -185,6 +231,7 @@ fn read_top(reader: &mut FileReader, node: &YamlNode) -> ServerRepos {
         team_authz,
         workflows,
         environment_profiles,
+        policies: Arc::new(policies),
         ..ServerRepos::default()
     }
 }

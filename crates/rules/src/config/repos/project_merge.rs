@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::merge::RepoRules;
+use super::policies::ProjectPolicies;
 use super::policy::Decider;
 use super::project_rules::{Decided, Demands, ProjectRules};
 use crate::config::overrides::OverrideKey;
-use crate::config::repo::{ProjectConfig, RepoConfig, RequirementRequest};
+use crate::config::repo::{PolicyCheckRequest, ProjectConfig, RepoConfig, RequirementRequest};
 use crate::config::workflow::Workflow;
 use crate::model::{ProjectKey, Requirement, RunKind};
 
@@ -53,6 +54,7 @@ impl RepoRules {
             import_requirements: self.import_demands(own),
             silenced: self.silenced_for(config, entry),
             environment_profile: self.environment_profile(project),
+            policies: self.policies_for(own, project),
             distribution: own
                 .and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
             version: own.and_then(|own| {
@@ -147,6 +149,32 @@ impl RepoRules {
                 .for_each(|demand| demands.add(*demand, &by));
         }
         demands
+    }
+
+    /// Returns the policy sets of the project, and the source of the decision to check them.
+    fn policies_for(
+        &self,
+        own: Option<RepositoryConfig<'_>>,
+        project: &ProjectKey,
+    ) -> Option<Decided<ProjectPolicies>> {
+        let request = |key, of: fn(&ProjectConfig) -> Option<PolicyCheckRequest>| {
+            let own = own.filter(|_| self.allows(key))?;
+            let PolicyCheckRequest { is_on, line } = of(own.entry)?;
+            Some(own.decided(is_on, line))
+        };
+        let check = request(OverrideKey::PolicyCheck, |entry| entry.policy_check)
+            .unwrap_or_else(|| self.policy_check.clone());
+        if !check.value {
+            return None;
+        }
+        let custom = request(OverrideKey::CustomPolicyCheck, |entry| {
+            entry.custom_policy_check
+        })
+        .map_or(self.custom_policy_check.value, |custom| custom.value);
+        Some(Decided {
+            value: self.policies_of_server(project, custom),
+            by: check.by,
+        })
     }
 
     fn silenced_for(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use semver::Version;
 
+use super::policies::ProjectPolicies;
 use super::policy::{Decider, LockPolicy};
 use crate::config::workflow::Workflow;
 use crate::model::{Distribution, Requirement, RunKind};
@@ -103,6 +104,8 @@ pub struct ProjectRules {
     pub silenced: Decided<BTreeSet<RunKind>>,
     /// Environment profile of the runs, if the administrator set one.
     pub environment_profile: Option<Decided<String>>,
+    /// Policy sets for its plans, with the source that switched the checks on. `None`: plans are not checked.
+    pub policies: Option<Decided<ProjectPolicies>>,
     /// Terraform or OpenTofu, if a file sets it.
     pub distribution: Option<Decided<Distribution>>,
     /// Version of Terraform or OpenTofu, if a file sets it.

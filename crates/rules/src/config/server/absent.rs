@@ -172,7 +172,6 @@ pub static ABSENT: &[UnsupportedFlag] = &[
     UnsupportedFlag::switch("enable-drift-detection"),
     UnsupportedFlag::switch("enable-drift-remediation"),
     UnsupportedFlag::switch("enable-external-stores"),
-    UnsupportedFlag::switch("enable-policy-checks"),
     UnsupportedFlag::switch("enable-profiling-api")
         .because(AbsentReason::WithoutEffect("this API does not exist")),
     UnsupportedFlag::switch("gh-allow-mergeable-bypass-apply")
@@ -187,7 +186,6 @@ pub static ABSENT: &[UnsupportedFlag] = &[
         .because(PARALLEL)
         .warning_if_off(PLANS_ONE_BY_ONE),
     UnsupportedFlag::switch("pending-apply-status").because(OTHER_FORGE),
-    UnsupportedFlag::switch("quiet-policy-checks").because(COSMETIC),
     UnsupportedFlag::switch("redis-insecure-skip-verify").because(POSTGRES),
     UnsupportedFlag::switch("redis-tls-enabled").because(POSTGRES),
     UnsupportedFlag::switch("skip-clone-no-changes").because(MIRROR),

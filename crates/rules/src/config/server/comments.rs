@@ -10,19 +10,17 @@ use crate::command::{AddedArg, BlockedArgs, ExtraArgs};
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
-const COMMANDS: [CommandKind; 8] = [
+const COMMANDS: [CommandKind; 9] = [
     CommandKind::Plan,
     CommandKind::Apply,
     CommandKind::Unlock,
     CommandKind::Cancel,
     CommandKind::Explain,
+    CommandKind::ApprovePolicies,
     CommandKind::Version,
     CommandKind::Import,
     CommandKind::StateRm,
 ];
-
-/// Commands of Atlantis that a later version will have (reference 1.7).
-const COMMANDS_TO_COME: [&str; 1] = ["approve_policies"];
 
 section! {
     /// Settings for commands in comments, and for the replies.
@@ -41,7 +39,7 @@ section! {
 
         /// Commands that are allowed in comments; `all` allows all of them.
         pub allowed: BTreeSet<CommandKind> =
-            list("allow-commands", "LIST").or("version,plan,apply,unlock,cancel,explain") => read_allowed,
+            list("allow-commands", "LIST").or("version,plan,apply,unlock,approve_policies,cancel,explain") => read_allowed,
 
         /// Additional arguments that are allowed after `--` in comments: `-name`, or `-name=` with a value;
         /// `plan:-name=` for one command.
@@ -112,6 +110,9 @@ section! {
 
         /// Leave projects without changes out of the comment of a plan, except in its table.
         pub hide_unchanged: bool = switch("hide-unchanged-plan-comments"),
+
+        /// Do not mention policy sets that passed.
+        pub quiet_policy_checks: bool = switch("quiet-policy-checks"),
 
         /// Colour every changed attribute and block of a plan, not only whole resources.
         pub diff_markdown: bool = switch("enable-diff-markdown-format"),
@@ -235,12 +236,16 @@ fn read_allowed(
     let mut allowed = BTreeSet::new();
     let mut result = Ok(());
     for name in reader.list(flag) {
-        match (name.as_str(), COMMANDS.iter().find(|kind| is_called(**kind, &name))) {
+        match (
+            name.as_str(),
+            COMMANDS.iter().find(|kind| is_called(**kind, &name)),
+        ) {
             ("all", _) => allowed.extend(COMMANDS),
             (_, Some(kind)) => drop(allowed.insert(*kind)),
-            (to_come, None) if COMMANDS_TO_COME.contains(&to_come) => reader.warn(StartupWarning::with(
+            // Atlantis accepts the word, although no comment can have it.
+            ("policy_check", None) => reader.warn(StartupWarning::with(
                 flag,
-                format!("`{to_come}` is not available in this version yet; the reply to such a comment says so"),
+                "`policy_check` has no effect: policies are checked by every plan",
             )),
             (_, None) => result = Err(reader.record(unknown_command(flag, &name))),
         }

@@ -227,6 +227,7 @@ fn name_of(kind: CommandKind) -> CommandName {
         CommandKind::Unlock => CommandName::Unlock,
         CommandKind::Cancel => CommandName::Cancel,
         CommandKind::Explain => CommandName::Explain,
+        CommandKind::ApprovePolicies => CommandName::ApprovePolicies,
         CommandKind::Version => CommandName::Version,
         CommandKind::Import => CommandName::Import,
         CommandKind::StateRm => CommandName::State,

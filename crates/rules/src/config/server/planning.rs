@@ -15,6 +15,10 @@ section! {
         /// Refuse a plan or an apply if a hook before it fails.
         pub fail_on_pre_hook: bool = switch("fail-on-pre-workflow-hook-error"),
 
+        /// Check plans against the policy sets of --repo-config, and refuse applies of plans that did not pass
+        /// (docs/policies.md). `policy_check` of its entries wins.
+        pub policy_checks: bool = switch("enable-policy-checks"),
+
         /// Label of pull requests that are planned only when a comment requests it.
         pub no_autoplan_label: Option<String> = text("disable-autoplan-label", "LABEL"),
 

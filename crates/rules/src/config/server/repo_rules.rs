@@ -7,9 +7,11 @@ use super::locking::read_lock_switch;
 use super::problems::{StartupProblem, StartupWarning};
 use super::reader::{ProblemRecorded, ReadResult, SettingReader};
 use super::section::section;
-use crate::config::repos::{ConfigSource, ServerRepos};
+use crate::config::repos::{ConfigSource, NoPolicySets, ServerRepos};
 use crate::config::yaml::{self, FilePosition};
 use crate::model::Sha256Digest;
+
+const POLICY_CHECKS: &str = "enable-policy-checks";
 
 section! {
     /// The administrator's rules for single repositories.
@@ -21,7 +23,7 @@ section! {
         pub config_source: Option<ConfigSource> =
             text("repo-config-source", "SOURCE").or_derived("the commit of --checkout-strategy") => read_config_source,
 
-        /// Rules of `--repo-config` and `--disable-repo-locking`.
+        /// Rules of `--repo-config`, `--enable-policy-checks` and `--disable-repo-locking`.
         pub repos: Arc<ServerRepos> = read_repos from {
             /// File with rules for repositories, usually called repos.yaml: how locks are taken, which settings a
             /// repository can change, and who may do what.
@@ -73,6 +75,20 @@ fn read_repos(reader: &mut SettingReader<'_>) -> ReadResult<Arc<ServerRepos>> {
     };
     for sentence in repos.warnings() {
         reader.warn(StartupWarning::about(sentence));
+    }
+    let repos = if reader.switch(POLICY_CHECKS)? {
+        repos
+            .with_policy_checks()
+            .or_else(|error| reader.refuse(POLICY_CHECKS, error.to_string(), NoPolicySets::FIX))?
+    } else {
+        repos
+    };
+    if repos.has_idle_policies() {
+        reader.warn(StartupWarning::without_effect(
+            "the policy sets of --repo-config have no effect: set --enable-policy-checks, or `policy_check: true` for some \
+             of its repositories"
+                .to_owned(),
+        ));
     }
     let without_locking = read_lock_switch(reader, "disable-repo-locking")?;
     Ok(Arc::new(if without_locking {

@@ -30,7 +30,7 @@ pub struct SearchConfig {
 
 impl SearchConfig {
     /// Flags that these settings use.
-    pub const FLAGS: [&str; 13] = [
+    pub const FLAGS: [&str; 14] = [
         "repo-config",
         "repo-config-json",
         "repo-config-source",
@@ -39,6 +39,7 @@ impl SearchConfig {
         "autoplan-modules",
         "autoplan-modules-from-projects",
         "disable-autoplan",
+        "enable-policy-checks",
         "max-projects",
         "default-tf-distribution",
         "default-tf-version",

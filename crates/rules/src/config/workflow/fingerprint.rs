@@ -5,14 +5,21 @@ use super::{EnvValue, OutputFilter, Shell, Stage, Step, Workflow};
 use crate::model::Sha256Digest;
 
 impl Workflow {
-    /// Returns a digest of the steps of plan and apply. The name and the other stages are not part of it. Every
-    /// version of Lockkeeper must compute the same digest, so its input contains no text that is made for people or
-    /// for programs.
+    /// Returns a digest of the steps of plan, apply and policy check. The name and the other stages are not part of it.
+    /// Every version of Lockkeeper must compute the same digest, so its input contains no text that is made for people
+    /// or for programs.
+    ///
+    /// The steps of the policy check produce the verdicts of a plan, so a verdict of other steps is stale. The built-in
+    /// ones add nothing, because plans of versions without policy checks stay valid.
     pub fn fingerprint(&self) -> Sha256Digest {
         let mut text = String::new();
         for (name, stage) in [("plan", &self.plan), ("apply", &self.apply)] {
             add(&mut text, &["stage", name]);
             add_stage(&mut text, stage);
+        }
+        if self.policy_check != Self::builtin().policy_check {
+            add(&mut text, &["stage", "policy_check"]);
+            add_stage(&mut text, &self.policy_check);
         }
         Sha256Digest::of(text.as_bytes())
     }
@@ -159,6 +166,14 @@ mod tests {
             apply: Stage::default(),
             ..Workflow::clone(&Workflow::builtin())
         });
+        for steps in [vec![], vec![run("a", vec![])]] {
+            all.push(Workflow {
+                policy_check: Stage {
+                    steps: steps.into(),
+                },
+                ..Workflow::clone(&Workflow::builtin())
+            });
+        }
         let prints: BTreeSet<String> = all
             .iter()
             .map(|workflow| workflow.fingerprint().to_string())
@@ -167,11 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn the_name_and_other_stages_make_no_difference() {
+    fn the_name_and_the_stages_without_plans_make_no_difference() {
         let builtin = Workflow::builtin();
         let other = Workflow {
             name: "other".to_owned(),
-            policy_check: Stage::default(),
             import: Stage::default(),
             state_rm: Stage::default(),
             ..Workflow::clone(&builtin)

@@ -20,7 +20,8 @@ mapping! {
         },
         policy_check: StageMapping = KeyDoc {
             default: "`show`, `policy_check`",
-            meaning: "Steps after a plan. Policies are not checked in this version yet.",
+            meaning: "Steps that check a plan against policies, if the project has policy checks. In the repository's file: needs \
+                      `custom_policy_check` in `allowed_overrides`.",
             example: "{steps: [show, policy_check]}",
         },
         import: StageMapping = KeyDoc {
@@ -67,8 +68,8 @@ mapping! {
         },
         policy_check: BuiltinMapping = KeyDoc {
             default: "",
-            meaning: "Check of policies. Not in this version yet.",
-            example: "{extra_args: []}",
+            meaning: "Check of the plan against the policy sets, except those with `engine: steps`. `extra_args` are for conftest.",
+            example: "{extra_args: [--all-namespaces]}",
         },
         apply: BuiltinMapping = KeyDoc {
             default: "",

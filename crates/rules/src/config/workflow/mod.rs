@@ -16,7 +16,7 @@ use regex::Regex;
 use crate::model::text_enum;
 
 pub(super) use keys::{SHELL, SHELL_ARGS, WorkflowMapping};
-pub(super) use reader::{FileVersion, read_workflows};
+pub(super) use reader::{FileVersion, PolicyStage, read_workflows};
 pub(super) use step::{read_command, read_shell};
 
 /// The steps of every stage.
@@ -28,7 +28,7 @@ pub struct Workflow {
     pub plan: Stage,
     /// Stage that applies a plan.
     pub apply: Stage,
-    /// Stage that checks a plan against policies.
+    /// Stage that checks a plan against policies, after the stage `plan` of the same run.
     pub policy_check: Stage,
     /// Stage that imports an existing resource into the state.
     pub import: Stage,
@@ -176,9 +176,12 @@ impl Workflow {
         Arc::clone(&BUILTIN)
     }
 
-    /// Returns true if parts of the output of plan and apply must appear on pages only, never in a comment.
+    /// Returns true if parts of the output of plan, policy check and apply must appear on pages only, never in a
+    /// comment.
     pub fn keeps_output_private(&self) -> bool {
-        self.plan.keeps_output_private() || self.apply.keeps_output_private()
+        [&self.plan, &self.policy_check, &self.apply]
+            .into_iter()
+            .any(Stage::keeps_output_private)
     }
 
     /// Returns true if the built-in `apply` is a step of the apply stage, so that a plan file is required.
@@ -209,17 +212,16 @@ impl Workflow {
             .flat_map(Step::texts)
     }
 
-    /// Returns true if plan or apply run a command of the workflow's author.
+    /// Returns true if plan, policy check or apply run a command of the workflow's author.
     pub fn runs_commands(&self) -> bool {
         let is_command = |step: &Step| match step {
             Step::Run(_) | Step::Multienv(_) => true,
             Step::Env(env) => matches!(env.value, EnvValue::Printed { .. }),
             Step::Builtin { .. } => false,
         };
-        self.plan
-            .steps
-            .iter()
-            .chain(&*self.apply.steps)
+        [&self.plan, &self.policy_check, &self.apply]
+            .into_iter()
+            .flat_map(|stage| &*stage.steps)
             .any(is_command)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::keys::{StageMapping, WorkflowMapping};
 use super::{Stage, Step, Workflow, step};
 use crate::config::yaml::{
-    Field, FileReader, FromYaml, KeyShape, Located, Mapping, Shaped, ValueName, YamlNode,
-    YamlValue, shown,
+    Field, FilePosition, FileReader, FromYaml, KeyShape, Located, Mapping, Shaped, ValueName,
+    YamlNode, YamlValue, shown,
 };
 
 /// Version of a repository's file, which decides how commands are read (reference 4.1).
@@ -42,6 +42,17 @@ impl FromYaml for FileVersion {
     }
 }
 
+/// Treatment of the stage `policy_check` of a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum PolicyStage {
+    /// It runs for projects whose plans are checked.
+    Runs,
+    /// It never runs, for this reason.
+    Idle(&'static str),
+    /// It is refused: the stage is a repository's, and would let a pull request decide about its own verdicts.
+    Refused,
+}
+
 /// Maximum number of steps in one stage. No real workflow has so many.
 const MAX_STEPS: usize = 200;
 
@@ -53,10 +64,11 @@ pub(in crate::config) fn read_workflows(
     reader: &mut FileReader,
     workflows: &Field<BTreeMap<String, WorkflowMapping>>,
     version: FileVersion,
+    stage: PolicyStage,
 ) -> BTreeMap<String, Arc<Workflow>> {
     let entries = workflows.entries(reader);
     let read = |(name, node): &(Located, YamlNode)| {
-        let workflow = read_workflow(reader, name, node, version)?;
+        let workflow = read_workflow(reader, name, node, version, stage)?;
         Some((workflow.name.clone(), Arc::new(workflow)))
     };
     entries.iter().filter_map(read).collect()
@@ -67,6 +79,7 @@ fn read_workflow(
     name: &Located,
     node: &YamlNode,
     version: FileVersion,
+    policy_stage: PolicyStage,
 ) -> Option<Workflow> {
     let text = name.text.as_str();
     if text.trim().is_empty()
@@ -87,11 +100,7 @@ fn read_workflow(
     }
     let stages: WorkflowMapping = reader.mapping(node)?;
     if let Some(place) = stages.policy_check.place() {
-        let what = format!(
-            "the stage `policy_check` of the workflow `{}` never runs",
-            shown(text)
-        );
-        reader.without_effect(place, what, "policies are not checked in this version");
+        check_policy_stage(reader, text, place, policy_stage);
     }
     // Version 2 differs only in `plan` and `apply`.
     let mut stage_or = |default: Stage, field: &Field<StageMapping>, version| {
@@ -109,6 +118,30 @@ fn read_workflow(
         import: stage_or(builtin.import, &stages.import, FileVersion::Three),
         state_rm: stage_or(builtin.state_rm, &stages.state_rm, FileVersion::Three),
     })
+}
+
+fn check_policy_stage(
+    reader: &mut FileReader,
+    workflow: &str,
+    place: FilePosition,
+    stage: PolicyStage,
+) {
+    let of = format!(
+        "the stage `policy_check` of the workflow `{}`",
+        shown(workflow)
+    );
+    match stage {
+        PolicyStage::Runs => {}
+        PolicyStage::Idle(why) => {
+            reader.without_effect(place, format!("{of} never runs"), why);
+        }
+        PolicyStage::Refused => reader.problem(
+            place,
+            format!("{of} may not be set here: the server checks plans against its own policies"),
+            "remove the stage, or ask an administrator of Lockkeeper to add `custom_policy_check` to `allowed_overrides` of \
+             this repository in the server's configuration (`--repo-config`)",
+        ),
+    }
 }
 
 /// Reads a stage. `None` keeps the default steps.

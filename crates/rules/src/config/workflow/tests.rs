@@ -24,7 +24,7 @@ fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, YamlErr
         .expect("the text is not empty");
     let workflows = reader
         .mapping::<WorkflowFileMapping>(&node)
-        .map(|file| read_workflows(&mut reader, &file.workflows, version));
+        .map(|file| read_workflows(&mut reader, &file.workflows, version, PolicyStage::Runs));
     let workflows = workflows.unwrap_or_default().into_values().collect();
     if reader.problems.is_empty() {
         Ok(workflows)

@@ -67,8 +67,6 @@ pub(in crate::config) enum KeyShape {
         )]
         &'static [Self],
     ),
-    /// A switch whose `false` is the current behaviour. A later version will support `true`.
-    NotYetTrue,
     /// Accepted without effect after a check of its shape. The feature does not exist here, and its absence weakens
     /// nothing. The text is the reason.
     WithoutEffect(&'static Self, &'static str),

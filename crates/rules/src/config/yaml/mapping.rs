@@ -7,7 +7,7 @@ use std::slice;
 use super::keys::{DocumentedKey, MappingKeys};
 use super::node::{Located, YamlNode, YamlValue};
 use super::problem::FilePosition;
-use super::reader::{FileReader, boolean_in};
+use super::reader::FileReader;
 use super::value::{FromYaml, Shaped, ValueName};
 
 /// Declares a mapping: a struct with one [`Field`] for each key that is read, and the table of its keys.
@@ -184,11 +184,6 @@ impl<T> Field<T> {
     /// Returns the place of the key, even if it has no value.
     pub(in crate::config) fn written_at(&self) -> Option<FilePosition> {
         self.entry.as_ref().map(|(place, _)| *place)
-    }
-
-    /// Returns true if the value is `true`, in any spelling.
-    pub(in crate::config) fn is_true(&self) -> bool {
-        self.node().and_then(boolean_in) == Some(true)
     }
 }
 

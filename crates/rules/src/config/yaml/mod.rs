@@ -26,5 +26,5 @@ pub(in crate::config) use problem::excerpt;
 pub use problem::{FilePosition, YamlErrors, YamlNote, YamlProblem, shown};
 pub(in crate::config) use reader::FileReader;
 pub(in crate::config) use value::{
-    FromYaml, OneOrMany, OnlyFalse, Shaped, TextOr, ValueName, Vocabulary, words,
+    FromYaml, OneOrMany, Shaped, TextOr, ValueName, Vocabulary, words,
 };

@@ -13,9 +13,6 @@ impl FileReader {
         }
         let name = format!("`{}`", key.text);
         match shape {
-            KeyShape::NotYetTrue if self.boolean_of(value, &name) == Some(true) => {
-                self.later(value.place, &format!("`{}: true`", key.text));
-            }
             KeyShape::NotYet(shape) => {
                 self.check_shape(value, shape, &name);
                 self.later(key.place, &name);
@@ -28,8 +25,7 @@ impl FileReader {
                     self.without_effect(key.place, format!("{name} has no effect"), *why);
                 }
             }
-            KeyShape::NotYetTrue
-            | KeyShape::Switch
+            KeyShape::Switch
             | KeyShape::Integer
             | KeyShape::Text
             | KeyShape::SlashedRegex
@@ -44,7 +40,7 @@ impl FileReader {
     /// Compares an unused value with its expected shape.
     fn check_shape(&mut self, node: &YamlNode, shape: &KeyShape, what: &str) {
         match shape {
-            KeyShape::Switch | KeyShape::NotYetTrue => drop(self.boolean_of(node, what)),
+            KeyShape::Switch => drop(self.boolean_of(node, what)),
             KeyShape::Integer => drop(self.integer_of::<i32>(node, what)),
             KeyShape::Text | KeyShape::SlashedRegex => drop(self.text_of(node, what)),
             KeyShape::Words(words) => {

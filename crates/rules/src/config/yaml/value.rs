@@ -54,9 +54,6 @@ pub(in crate::config) enum TextOr<M> {
     Mapping(M),
 }
 
-/// A switch that can only be `false` in this version.
-pub(in crate::config) enum OnlyFalse {}
-
 impl ValueName {
     pub(in crate::config) fn of(key: &'static str) -> Self {
         Self {
@@ -114,10 +111,6 @@ impl Shaped for u64 {
 
 impl Shaped for Located {
     const SHAPE: KeyShape = KeyShape::Text;
-}
-
-impl Shaped for OnlyFalse {
-    const SHAPE: KeyShape = KeyShape::NotYetTrue;
 }
 
 impl<T: Vocabulary> Shaped for T {

@@ -94,7 +94,7 @@ const SERVER: &[SurroundingText] = &[
     ("the file", "{%}", &[]),
     (
         "an entry of `repos`",
-        "{workflows: {quick: {}}, environment_profiles: {prod: {}}, repos: [{%}]}",
+        "{workflows: {quick: {}}, environment_profiles: {prod: {}}, policies: {policy_sets: [{name: a, path: /p}]}, repos: [{%}]}",
         &[("id", "/.*/")],
     ),
     (
@@ -118,6 +118,29 @@ const SERVER: &[SurroundingText] = &[
         &[("dir", "a"), ("profile", "prod")],
     ),
     ("`team_authz`", "{team_authz: {%}}", &[("command", "x")]),
+    ("`policies`", "{policies: {%}}", &[]),
+    ("`owners`", "{policies: {owners: {%}}}", &[]),
+    (
+        "a policy set",
+        "{policies: {policy_sets: [{%}]}}",
+        &[
+            ("name", "a"),
+            ("path", "/p"),
+            ("repository", "github.com/acme/policies"),
+            ("ref", "v1"),
+            ("engine", "embedded"),
+        ],
+    ),
+    (
+        "`when`",
+        "{policies: {policy_sets: [{name: a, path: /p, when: {%}}]}}",
+        &[],
+    ),
+    (
+        "`waivers`",
+        "{policies: {policy_sets: [{name: a, path: /p, waivers: {%}}]}}",
+        &[("branch", "main"), ("path", "w.yaml")],
+    ),
     (
         "`repo_config_source`",
         "{repos: [{id: /.*/, repo_config_source: {%}}]}",
@@ -255,6 +278,18 @@ const BAD: &[(&str, &str)] = &[
     ("a rule of `environment_profile`.workspace", "../a"),
     ("a rule of `environment_profile`.profile", "staging"),
     ("`team_authz`.command", "' '"),
+    ("`policies`.conftest_version", "latest"),
+    ("`policies`.policy_item_regex", "'('"),
+    ("a policy set.name", "' '"),
+    ("a policy set.path", "../p"),
+    ("a policy set.source", "github"),
+    ("a policy set.branch", "a..b"),
+    ("a policy set.repository", "acme"),
+    ("a policy set.ref", "a..b"),
+    ("a policy set.policy_item_regex", "''"),
+    ("`when`.dirs", "['a[']"),
+    ("`waivers`.branch", "a..b"),
+    ("`waivers`.path", "."),
     ("the file.hosts", "[]"),
     (
         "the file.hosts",
@@ -271,9 +306,16 @@ const BAD: &[(&str, &str)] = &[
 ];
 
 fn document(around: &SurroundingText, key: &str, value: &str) -> String {
-    let (_, text, siblings) = around;
-    // `app` excludes `user` and `token_file`, because a host has one way in.
-    let is_other_way = |other: &str| key == "app" && matches!(other, "user" | "token_file");
+    let (of, text, siblings) = around;
+    let is_other_way = |other: &str| match (*of, key) {
+        // `app` excludes `user` and `token_file`, because a host has one way in.
+        (_, "app") => matches!(other, "user" | "token_file"),
+        // Policies have one place.
+        ("a policy set", "source" | "branch") => matches!(other, "repository" | "ref"),
+        // Only steps have a format.
+        ("a policy set", "format") => other == "engine",
+        (_, _) => false,
+    };
     // `value` excludes `command` and `shell`, because a value does not run.
     let is_needed =
         |other: &str| other != key && !is_other_way(other) && !(key == "value" && other != "name");
@@ -306,7 +348,6 @@ fn wrong(kind: &KeyShape) -> &'static [&'static str] {
         KeyShape::Named(_) => &["colour", "[a]", "{w: [a]}"],
         KeyShape::Any(_) => &["[[a]]", "{colour: red}"],
         KeyShape::WithoutEffect(kind, _) => wrong(kind),
-        KeyShape::NotYetTrue => &["true", "colour"],
         KeyShape::NotYet(_) => &["{colour: red}", "[a]"],
     }
 }
@@ -315,7 +356,8 @@ fn wrong(kind: &KeyShape) -> &'static [&'static str] {
 fn wide() -> RepoPermissions {
     let all: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
     let text = format!(
-        "{{workflows: {{quick: {{}}}}, repos: [{{id: /.*/, allow_custom_workflows: true, allowed_overrides: [{}]}}]}}",
+        "{{workflows: {{quick: {{}}}}, policies: {{policy_sets: [{{name: a, path: /p}}]}}, repos: [{{id: /.*/, \
+         allow_custom_workflows: true, allowed_overrides: [{}]}}]}}",
         all.join(", ")
     );
     let repos = ServerRepos::parse("repos.yaml", &text).unwrap();
@@ -373,7 +415,14 @@ fn check_key(parse: Parse, around: &SurroundingText, key: &DocumentedKey, out: &
         (true, Ok(())) => panic!("{of}.{} may be empty", key.name),
         (false, Ok(())) => {}
         (false, Err(errors)) => assert!(
-            ["`run`", "a step", "`env`", "an entry of `hosts`"].contains(of),
+            [
+                "`run`",
+                "a step",
+                "`env`",
+                "an entry of `hosts`",
+                "a policy set"
+            ]
+            .contains(of),
             "{of}.{}: {errors}",
             key.name
         ),
@@ -467,14 +516,17 @@ fn no_key_of_atlantis_is_missing() {
         repos::EntryMapping::KEYS,
     ];
     insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.list.len(), names(keys))).join("\n"), @"
-    15: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects registry repo_locks silence_pr_comments version workflows
+    14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan projects registry repo_locks silence_pr_comments version workflows
     19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
     7: environment_profiles external_stores metrics policies repos team_authz workflows
     22: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge environment_profile four_eyes id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
     ");
     // `registry`, `environment_profiles`, `environment_profile`, `repo_config_source` and `four_eyes` are keys of
-    // Lockkeeper only.
-    assert_eq!(all.map(|keys| keys.list.len()), [14 + 1, 19, 6 + 1, 19 + 3]);
+    // Lockkeeper only. `policies` of the repository's file is refused as a key of the server.
+    assert_eq!(
+        all.map(|keys| keys.list.len()),
+        [14 - 1 + 1, 19, 6 + 1, 19 + 3]
+    );
 }
 
 /// Checks that the server refuses each key that needs permission, and names it.
@@ -561,6 +613,9 @@ const UNSEEN: &[&str] = &[
     "[{host: A.test, app: {id: 1, key_file: /k}, webhook_secret_file: /w}, {host: a.test, app: {id: 2, key_file: /k}, webhook_secret_file: /w}]",
     "github.example.com",
     "0",
+    "latest",
+    "../p",
+    "['a[']",
 ];
 
 #[test]
@@ -612,18 +667,12 @@ fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
 #[test]
 fn the_shape_of_what_is_for_later_is_checked() {
     let texts = [
-        "policies: {policy_sets: [{name: a, path: b, source: locl}], owner: {}}",
-        "policies: {owners: {users: ann}, approve_count: many}",
         "metrics: {statsd: {host: [a]}, prometeus: {}}",
         "external_stores: {plan_store: {type: s3, s3: {bucket: a, force_path_style: perhaps}}}",
         "external_stores: {plan_store: {type: gcs}}",
     ];
     let all = texts.map(|text| format!("{text}\n  {}\n", told(&parse_server(text).unwrap_err())));
     insta::assert_snapshot!(all.concat(), @"
-    policies: {policy_sets: [{name: a, path: b, source: locl}], owner: {}}
-      `policies` is not available in this version yet => remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe; `locl` is not a value of `source` => did you mean `local`? The words are `local`, `github`; `owner` is not a key of `policies` => did you mean `owners`?
-    policies: {owners: {users: ann}, approve_count: many}
-      `policies` is not available in this version yet => remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe; `users` must be a list, not `ann` => write a list here; `approve_count` must be a whole number, not `many` => write a whole number here
     metrics: {statsd: {host: [a]}, prometeus: {}}
       `host` must be a text, not a list => write a text here; `prometeus` is not a key of `metrics` => did you mean `prometheus`?
     external_stores: {plan_store: {type: s3, s3: {bucket: a, force_path_style: perhaps}}}

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::repos::ServerRepos;
-use crate::config::yaml::{KeyShape, Mapping};
+use crate::config::workflow::{Builtin, Stage};
 use crate::model::LockMode;
 
 fn parse(text: &str) -> Result<RepoConfig, YamlErrors> {
@@ -260,49 +260,10 @@ fn every_bad_value_of_the_file_is_named() {
 }
 
 #[test]
-fn what_is_for_later_is_refused_by_name() {
-    let all: RepoPermissions = OverrideKey::ALL.iter().copied().collect();
-    let parse = |text: &str| RepoConfig::parse("atlantis.yaml", text, &all);
-    let mut told = String::new();
-    for (keys, text) in [
-        (RepoFileMapping::KEYS, "version: 3\n"),
-        (
-            ProjectMapping::KEYS,
-            "version: 3\nprojects:\n  - dir: a\n    ",
-        ),
-    ] {
-        for key in keys.list {
-            let value = if matches!(key.shape, KeyShape::NotYetTrue) {
-                "true"
-            } else {
-                "{}"
-            };
-            if !matches!(key.shape, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
-                continue;
-            }
-            let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
-            let all: Vec<_> = error
-                .problems()
-                .map(|problem| problem.what.as_str())
-                .collect();
-            writeln!(told, "{}", all.join(" + ")).unwrap();
-            for harmless in ["", "false"].iter().filter(|_| value == "true") {
-                parse(&format!("{text}{}: {harmless}\n", key.name)).unwrap();
-            }
-        }
-    }
-    insta::assert_snapshot!(told, @"
-    `policies` is not available in this version yet
-    `policy_check: true` is not available in this version yet
-    `custom_policy_check: true` is not available in this version yet
-    ");
-}
-
-#[test]
 fn nobody_is_sent_for_a_permission_that_would_not_help() {
     for (value, expected) in [
-        ("true", "not available"),
-        ("yes", "not available"),
+        ("true", "needs policy sets, and the server has none"),
+        ("yes", "needs policy sets, and the server has none"),
         ("false", "may not be set here"),
     ] {
         for key in ["policy_check", "custom_policy_check"] {
@@ -316,6 +277,51 @@ fn nobody_is_sent_for_a_permission_that_would_not_help() {
             assert!(told[0].contains(expected), "{text}: {told:?}");
         }
     }
+}
+
+/// Atlantis ignores the key. Its author relies on it.
+#[test]
+fn a_repository_cannot_define_its_own_policies() {
+    let all: RepoPermissions = OverrideKey::ALL.iter().copied().collect();
+    let text = "version: 3\npolicies: {policy_sets: [{name: a, path: /p}]}\n";
+    let errors = RepoConfig::parse("atlantis.yaml", text, &all).unwrap_err();
+    insta::assert_snapshot!(errors, @"
+    error: `policies` of the file can be set only on the server, not by a pull request
+     --> atlantis.yaml:2:1
+      |
+    2 | policies: {policy_sets: [{name: a, path: /p}]}
+      | ^^^^^^^^
+      = help: remove it; an administrator can set it in the server's configuration (`--repo-config`)
+    ");
+}
+
+/// With such a stage, a pull request would decide about its own verdicts.
+#[test]
+fn a_stage_that_checks_policies_needs_permission_and_policy_sets() {
+    const STAGE: &str = "version: 3\nworkflows: {w: {policy_check: {steps: [show]}}}\n";
+    const SETS: &str = "policies: {policy_sets: [{name: a, path: /p}]}\n";
+    let read = |server: &str, more: &str| {
+        let text = format!("{server}repos: [{{id: /.*/, allow_custom_workflows: true{more}}}]");
+        let repos = ServerRepos::parse("repos.yaml", &text).unwrap();
+        let rules = repos.rules(&"github.com/acme/infra".parse().unwrap());
+        RepoConfig::parse("atlantis.yaml", STAGE, rules.permissions())
+    };
+    let idle = read("", "").unwrap();
+    insta::assert_snapshot!(idle.without_effect[0], @"the stage `policy_check` of the workflow `w` never runs: the server has no policy sets");
+    insta::assert_snapshot!(read(SETS, "").unwrap_err(), @"
+    error: the stage `policy_check` of the workflow `w` may not be set here: the server checks plans against its own policies
+     --> atlantis.yaml:2:16
+      |
+    2 | workflows: {w: {policy_check: {steps: [show]}}}
+      |                 ^^^^^^^^^^^^
+      = help: remove the stage, or ask an administrator of Lockkeeper to add `custom_policy_check` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+    ");
+    let allowed = read(SETS, ", allowed_overrides: [custom_policy_check]").unwrap();
+    assert_eq!(allowed.without_effect, []);
+    assert_eq!(
+        allowed.workflows["w"].policy_check,
+        Stage::of(&[Builtin::Show])
+    );
 }
 
 /// Keys without effect are accepted with or without permission.
@@ -334,15 +340,6 @@ fn what_weakens_nothing_is_accepted_and_has_no_effect() {
     3: `emoji_reaction` has no effect
     6: `delete_source_branch_on_merge` has no effect
     ");
-    let workflows = "version: 3\nworkflows: {w: {policy_check: {steps: [show]}}}\n";
-    let custom = ServerRepos::parse(
-        "repos.yaml",
-        "repos: [{id: /.*/, allow_custom_workflows: true}]",
-    )
-    .unwrap();
-    let rules = custom.rules(&"github.com/acme/infra".parse().unwrap());
-    let config = RepoConfig::parse("atlantis.yaml", workflows, rules.permissions()).unwrap();
-    insta::assert_snapshot!(config.without_effect[0], @"the stage `policy_check` of the workflow `w` never runs: policies are not checked in this version");
 }
 
 #[test]

@@ -253,16 +253,20 @@ fn appendix_d_8_hooks_add_up_each_for_the_branches_of_its_entry() {
 
 #[test]
 fn hooks_are_run_for_the_commands_that_they_name() {
-    use CommandKind::{Apply, Autoplan, Import, Plan, StateRm, Unlock, Version};
+    use CommandKind::{Apply, ApprovePolicies, Autoplan, Import, Plan, StateRm, Unlock, Version};
+    const ALL: [CommandKind; 8] = [
+        Plan,
+        Autoplan,
+        Apply,
+        Unlock,
+        Import,
+        StateRm,
+        Version,
+        ApprovePolicies,
+    ];
     let rows: &[(&str, &[CommandKind])] = &[
-        (
-            "",
-            &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version],
-        ),
-        (
-            ", commands: ",
-            &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version],
-        ),
+        ("", &ALL),
+        (", commands: ", &ALL),
         (", commands: plan", &[Plan, Autoplan]),
         (", commands: autoplan", &[Autoplan]),
         (", commands: 'apply, unlock'", &[Apply, Unlock]),
@@ -270,6 +274,7 @@ fn hooks_are_run_for_the_commands_that_they_name() {
         (", commands: 'plan,policy_check'", &[Plan, Autoplan]),
         (", commands: 'import, state'", &[Import, StateRm]),
         (", commands: [state_rm, version]", &[StateRm, Version]),
+        (", commands: approve_policies", &[ApprovePolicies]),
     ];
     for (commands, expected) in rows {
         let rules = server(&[&format!(
@@ -277,8 +282,7 @@ fn hooks_are_run_for_the_commands_that_they_name() {
         )]);
         let base = main_branch();
         let hook = rules.pre_hooks(&base).next().unwrap();
-        let all = [Plan, Autoplan, Apply, Unlock, Import, StateRm, Version];
-        let found: Vec<_> = all.into_iter().filter(|kind| hook.is_for(*kind)).collect();
+        let found: Vec<_> = ALL.into_iter().filter(|kind| hook.is_for(*kind)).collect();
         assert_eq!(found, *expected, "{commands}");
     }
     let text = "repos: [{id: /.*/, pre_workflow_hooks: [{run: x, commands: policy_check}]}]";
@@ -289,7 +293,7 @@ fn hooks_are_run_for_the_commands_that_they_name() {
         0,
         "it would be run for nothing, not for everything"
     );
-    insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: this version has no command `policy_check`, so the hook never runs for it");
+    insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: `policy_check` is a part of every plan and not a command, so the hook never runs for it: write `plan`");
 }
 
 const WORKFLOWS: &str =

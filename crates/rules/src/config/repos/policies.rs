@@ -26,7 +26,7 @@ pub struct ProjectPolicies {
     /// Sets that concern the project, in the order of the file. The labels of the pull request are not considered
     /// yet: [`PolicySet::concerns`] does that.
     pub sets: Vec<Arc<PolicySet>>,
-    /// True if steps of the workflow check at least one of the sets, or if the project asked for that.
+    /// True if steps of the workflow check at least one of the sets, or if the project is to be checked like that.
     pub custom: bool,
     /// Version of conftest; `None` for that of the server.
     pub conftest_version: Option<Version>,
@@ -77,7 +77,7 @@ impl DefinedPolicies {
             .sets
             .iter()
             .map(of_way)
-            .filter(|set| set.concerns(project, &set.scope.labels))
+            .filter(|set| set.concerns_project(project))
             .collect();
         let is_custom = custom
             || sets
@@ -138,11 +138,11 @@ impl FromYaml for SourceWord {
 text_enum! {
     /// Values of `engine` of a policy set.
     pub(in crate::config) enum EngineWord {
-        /// The program `conftest`.
+        /// Evaluation by the program `conftest`.
         Conftest = "conftest",
-        /// Rego inside this program.
+        /// Evaluation of Rego inside this program.
         Embedded = "embedded",
-        /// Steps of the workflow.
+        /// Checks by steps of the workflow.
         Steps = "steps",
     }
 }
@@ -156,13 +156,13 @@ impl Vocabulary for EngineWord {
 text_enum! {
     /// Values of `format` of a policy set.
     pub(in crate::config) enum FormatWord {
-        /// Text for people.
+        /// Text for people, with its meaning in the exit code.
         Text = "text",
         /// `conftest test --output json`.
         Conftest = "conftest",
-        /// SARIF.
+        /// Reports in SARIF, of many scanners.
         Sarif = "sarif",
-        /// JUnit XML.
+        /// Reports in the XML of JUnit.
         Junit = "junit",
     }
 }
@@ -185,7 +185,7 @@ impl From<FormatWord> for OutputFormat {
 }
 
 mapping! {
-    /// Keys of `policies`.
+    /// Keys of `policies` at the top level.
     pub(in crate::config) struct PoliciesMapping("`policies`") {
         conftest_version: Located = KeyDoc {
             default: "`DEFAULT_CONFTEST_VERSION`, else the one on the `PATH`",
@@ -365,8 +365,8 @@ mapping! {
     }
 }
 
-/// Settings of `policies` that its sets inherit.
-struct Inherited {
+/// Settings of `policies` for sets without their own.
+struct SetDefaults {
     owners: PolicyOwners,
     approve_count: u32,
     sticky: bool,
@@ -378,7 +378,7 @@ pub(super) fn read(reader: &mut FileReader, field: &Field<PoliciesMapping>) -> D
     let Some(policies) = field.read(reader) else {
         return DefinedPolicies::default();
     };
-    let inherited = Inherited {
+    let defaults = SetDefaults {
         owners: read_owners(reader, &policies.owners),
         approve_count: read_count(reader, &policies.approve_count).unwrap_or(1),
         sticky: policies
@@ -389,7 +389,7 @@ pub(super) fn read(reader: &mut FileReader, field: &Field<PoliciesMapping>) -> D
     };
     DefinedPolicies {
         conftest_version: read_version(reader, &policies.conftest_version),
-        sets: read_sets(reader, &policies.policy_sets, &inherited),
+        sets: read_sets(reader, &policies.policy_sets, &defaults),
     }
 }
 
@@ -410,7 +410,7 @@ fn read_version(reader: &mut FileReader, field: &Field<Located>) -> Option<Versi
 fn read_sets(
     reader: &mut FileReader,
     field: &Field<Vec<PolicySetMapping>>,
-    inherited: &Inherited,
+    defaults: &SetDefaults,
 ) -> Vec<DefinedSet> {
     let nodes = field.items(reader).unwrap_or_default();
     if nodes.len() > DefinedPolicies::MAX_SETS {
@@ -425,7 +425,7 @@ fn read_sets(
     let mut names = BTreeSet::new();
     let mut sets = Vec::new();
     for node in nodes {
-        let Some(set) = read_set(reader, node, inherited) else {
+        let Some(set) = read_set(reader, node, defaults) else {
             continue;
         };
         let name = set.usual.name.clone();
@@ -442,7 +442,11 @@ fn read_sets(
     sets
 }
 
-fn read_set(reader: &mut FileReader, node: &YamlNode, inherited: &Inherited) -> Option<DefinedSet> {
+fn read_set(
+    reader: &mut FileReader,
+    node: &YamlNode,
+    defaults: &SetDefaults,
+) -> Option<DefinedSet> {
     const NAME_HELP: &str = "name the set: `name: network`; comments and approvals use the name";
     let set: PolicySetMapping = reader.mapping(node)?;
     let name = reader
@@ -465,16 +469,16 @@ fn read_set(reader: &mut FileReader, node: &YamlNode, inherited: &Inherited) -> 
         .unwrap_or_default();
     let own = read_owners(reader, &set.owners);
     let owners = PolicyOwners {
-        users: joined(&inherited.owners.users, own.users),
-        teams: joined(&inherited.owners.teams, own.teams),
+        users: joined(&defaults.owners.users, own.users),
+        teams: joined(&defaults.owners.teams, own.teams),
     };
-    let approve_count = read_count(reader, &set.approve_count).unwrap_or(inherited.approve_count);
+    let approve_count = read_count(reader, &set.approve_count).unwrap_or(defaults.approve_count);
     let sticky = set
         .sticky_policy_approvals
         .read(reader)
-        .unwrap_or(inherited.sticky);
+        .unwrap_or(defaults.sticky);
     let item_regex = read_item_regex(reader, &set.policy_item_regex)
-        .unwrap_or_else(|| inherited.item_regex.clone());
+        .unwrap_or_else(|| defaults.item_regex.clone());
     let prevent_self_approve = set.prevent_self_approve.read(reader).unwrap_or_default();
     let waivers = set
         .waivers
@@ -705,37 +709,34 @@ fn read_namespaces(
     names
 }
 
-/// Reads `when`. Checks each pattern alone, so that its place is shown.
 fn read_scope(reader: &mut FileReader, when: &PolicyScopeMapping) -> SetScope {
-    let dirs = when.dirs.read(reader).unwrap_or_default();
-    let mut is_fine = true;
-    for dir in &dirs {
-        if let Err(error) = SetScope::new(vec![dir.text.clone()], vec![], vec![], vec![]) {
-            let what = format!(
-                "`{}` is not a pattern of directories: {error}",
-                shown(&dir.text)
-            );
-            reader.problem(
-                dir.place,
-                what,
-                "write a directory, or a pattern such as `prod/**`",
-            );
-            is_fine = false;
+    let [dirs, names, workspaces] =
+        [&when.dirs, &when.names, &when.workspaces].map(|field| read_patterns(reader, field));
+    let labels = texts(reader, &when.labels);
+    SetScope::new(dirs, names, workspaces, labels).unwrap_or_else(|error| {
+        reader.problem(
+            when.place(),
+            error.to_string(),
+            "use fewer or shorter patterns and labels",
+        );
+        SetScope::default()
+    })
+}
+
+/// Reads a list of patterns. Checks each of them alone, so that the place of a mistake is shown.
+fn read_patterns(reader: &mut FileReader, field: &Field<Vec<Located>>) -> Vec<String> {
+    let mut patterns = Vec::new();
+    for Located { place, text } in field.read(reader).unwrap_or_default() {
+        match SetScope::new(vec![text.clone()], vec![], vec![], vec![]) {
+            Ok(_) => patterns.push(text),
+            Err(error) => reader.problem(
+                place,
+                error.to_string(),
+                "write a name or a directory, or a pattern such as `prod/**`",
+            ),
         }
     }
-    let dirs = dirs.into_iter().map(|dir| dir.text).collect();
-    let [names, workspaces, labels] =
-        [&when.names, &when.workspaces, &when.labels].map(|field| texts(reader, field));
-    match SetScope::new(dirs, names, workspaces, labels) {
-        Ok(scope) => scope,
-        Err(error) => {
-            if is_fine {
-                let what = format!("`when` cannot be used: {error}");
-                reader.problem(when.place(), what, "use fewer or shorter patterns");
-            }
-            SetScope::default()
-        }
-    }
+    patterns
 }
 
 fn read_owners(reader: &mut FileReader, field: &Field<OwnersMapping>) -> PolicyOwners {

@@ -216,7 +216,7 @@ fn all_mistakes_are_reported_at_once() {
          Fix: use words of letters, digits, `-`, `_` and `.`
 
      16. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): the command `destroy` does not exist
-         Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
+         Fix: choose from plan, apply, unlock, cancel, explain, approve_policies, version, import, state, or `all`
 
      17. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a valid pattern: `[` is not closed by `]`
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
@@ -766,6 +766,35 @@ fn repositories_are_configured_by_a_file_or_by_json() {
 }
 
 #[test]
+fn policy_checks_need_policy_sets_and_sets_need_the_switch() {
+    assert_snapshot!(errors(&[("enable-policy-checks", "true")]), @"
+    1. --enable-policy-checks (LOCKKEEPER_ENABLE_POLICY_CHECKS): policy checks are switched on, but the rules for repositories (`--repo-config`) have no policy sets, so that every plan would pass without a check
+    Fix: write `policies: {policy_sets: [{name: NAME, path: /FOLDER/OF/POLICIES}]}` into the file of --repo-config, or remove the flag
+    ");
+    let json = r#"{"policies": {"policy_sets": [{"name": "a", "path": "/p"}]}}"#;
+    let is_checked = |config: &ServerConfig| {
+        let rules = config
+            .repo_rules
+            .repos
+            .rules(&"github.com/acme/infra".parse().unwrap());
+        let project = crate::model::ProjectKey::of_dir(".".parse().unwrap());
+        rules.policies(None, &project).is_some()
+    };
+    let (off, warnings) = read_with(&[("repo-config-json", json)], &[]).unwrap();
+    assert!(!is_checked(&off) && !off.planning.policy_checks);
+    assert_snapshot!(warnings.lines().find(|line| line.contains("policy")).unwrap(), @"the policy sets of --repo-config have no effect: set --enable-policy-checks, or `policy_check: true` for some of its repositories");
+    let flags = [
+        ("repo-config-json", json),
+        ("enable-policy-checks", "true"),
+        ("quiet-policy-checks", "true"),
+    ];
+    let (on, warnings) = read_with(&flags, &[]).unwrap();
+    assert!(is_checked(&on) && on.planning.policy_checks);
+    assert!(on.comments.look.quiet_policy_checks);
+    assert!(!warnings.contains("policy"), "{warnings}");
+}
+
+#[test]
 fn plans_wait_for_locks_unless_told_otherwise() {
     let queue = |flags: &[(&str, &str)]| config(flags).locking.queue;
     assert_eq!(
@@ -890,7 +919,8 @@ fn the_settings_of_an_atlantis_server_are_understood() {
             CommandKind::Apply,
             CommandKind::Unlock,
             CommandKind::Cancel,
-            CommandKind::Version
+            CommandKind::Version,
+            CommandKind::ApprovePolicies
         ]
     );
     assert_snapshot!(warnings, @"
@@ -899,7 +929,6 @@ fn the_settings_of_an_atlantis_server_are_understood() {
     LOCKKEEPER_EXECUTABLE_NAMES: ignored, because this setting does not exist; did you mean LOCKKEEPER_EXECUTABLE_NAME?
     --gh-token (LOCKKEEPER_GH_TOKEN): every process of this machine can read it on the command line; use the variable or a file instead
     --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): every process of this machine can read it on the command line; use the variable or a file instead
-    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; the reply to such a comment says so
     ");
 }
 

@@ -45,11 +45,11 @@ impl FromYaml for FileVersion {
 /// Treatment of the stage `policy_check` of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum PolicyStage {
-    /// It runs for projects whose plans are checked.
+    /// The stage runs for projects whose plans are checked.
     Runs,
-    /// It never runs, for this reason.
+    /// The stage never runs, for this reason.
     Idle(&'static str),
-    /// It is refused: the stage is a repository's, and would let a pull request decide about its own verdicts.
+    /// The stage is an error: it is a repository's, and would let a pull request decide about its own verdicts.
     Refused,
 }
 

@@ -1,10 +1,14 @@
 //! Tests every key of an entry and of a project that a later setting can override. A row has the setting of an entry,
 //! a later setting of another entry or a project, and the result. A key without a row fails, unless it has a reason.
 
-use super::{WORKFLOWS, main_branch, of_a, repo, server_with};
+use super::{main_branch, of_a, repo, server_with};
 use crate::config::repo::{OverrideKey, ProjectMapping, RepoConfig};
 use crate::config::repos::{Demands, EntryMapping, RepoRules};
 use crate::config::yaml::{KeyShape, Mapping};
+
+/// Workflows and policy sets of the server.
+const DEFINED: &str = "workflows:\n  one: {plan: {steps: [plan]}}\n  two: {plan: {steps: [init]}}\n\
+                       policies: {policy_sets: [{name: a, path: /p}]}\n";
 
 /// A key, its value in an entry, its later value, and the result that [`held`] returns.
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -112,6 +116,14 @@ const ENTRIES: &[Row] = &[
         "auto new",
     ),
     ("silence_pr_comments", "[plan]", "[apply]", "apply"),
+    ("policy_check", "true", "false", "false"),
+    ("policy_check", "false", "true", "true"),
+    (
+        "custom_policy_check",
+        "false",
+        "true, policy_check: true",
+        "true",
+    ),
 ];
 
 /// Keys that a project with permission overrides.
@@ -151,6 +163,14 @@ const PROJECTS: &[Row] = &[
     ("repo_locking", "false", "true", "on_plan workspace None"),
     ("repo_locking", "true", "false", "disabled workspace None"),
     ("silence_pr_comments", "[plan]", "[apply]", "apply"),
+    ("policy_check", "true", "false", "false"),
+    ("policy_check", "false", "true", "true"),
+    (
+        "custom_policy_check",
+        "true, policy_check: true",
+        "false",
+        "false",
+    ),
 ];
 
 /// Keys that a project overrides if the administrator has set `fewer_requirements`.
@@ -172,20 +192,15 @@ const PROJECTS_WITH_FEWER: &[Row] = &[
 
 /// Permissions of the projects in these tests.
 const MAY: &str = "workflow, plan_requirements, apply_requirements, import_requirements, repo_locks, repo_locking, \
-                   silence_pr_comments";
+                   silence_pr_comments, policy_check, custom_policy_check";
 
-const NOT_YET: &str = "only `false` in this version: there is nothing to override";
 const NO_EFFECT: &str = "it has no effect: there is nothing to override";
 const WHICH: &str = "it says what the others are about";
 const OF_PROJECTS: &str = "no entry has it: only a project says it";
 
 /// Keys of an entry that nothing overrides.
-const ENTRIES_WITHOUT: &[(&str, &str)] = &[
-    ("id", WHICH),
-    ("delete_source_branch_on_merge", NO_EFFECT),
-    ("policy_check", NOT_YET),
-    ("custom_policy_check", NOT_YET),
-];
+const ENTRIES_WITHOUT: &[(&str, &str)] =
+    &[("id", WHICH), ("delete_source_branch_on_merge", NO_EFFECT)];
 
 /// Keys of a project that override nothing of an entry.
 const PROJECTS_WITHOUT: &[(&str, &str)] = &[
@@ -199,8 +214,6 @@ const PROJECTS_WITHOUT: &[(&str, &str)] = &[
     ("depends_on", OF_PROJECTS),
     ("execution_order_group", OF_PROJECTS),
     ("delete_source_branch_on_merge", NO_EFFECT),
-    ("policy_check", NOT_YET),
-    ("custom_policy_check", NOT_YET),
 ];
 
 /// Returns the value in effect of a key, for the project in directory `a`.
@@ -236,6 +249,10 @@ fn held(rules: &RepoRules, config: Option<&RepoConfig>, key: &str) -> String {
         }
         "autodiscover" => searched(rules, config),
         "silence_pr_comments" => joined(project.silenced.value.iter().map(|run| run.as_str())),
+        "policy_check" => project.policies.is_some().to_string(),
+        "custom_policy_check" => project.policies.map_or("unchecked".to_owned(), |policies| {
+            policies.value.custom.to_string()
+        }),
         other => panic!("how `{other}` is read is not written here"),
     }
 }
@@ -264,7 +281,7 @@ fn a_later_entry_overrides_an_earlier_one() {
     for (key, first, second, expected) in ENTRIES {
         let first = format!("id: /.*/, {key}: {first}");
         let second = format!("id: /.*/, {key}: {second}");
-        let after = |lines: &[&str]| held(&server_with(lines, WORKFLOWS), None, key);
+        let after = |lines: &[&str]| held(&server_with(lines, DEFINED), None, key);
         assert_eq!(after(&[&first, &second]), *expected, "{first}; {second}");
         assert_eq!(
             after(&[&first, &second, "id: /.*/"]),
@@ -287,7 +304,7 @@ fn a_project_overrides_an_entry_where_it_may() {
     ] {
         for (key, of_entry, own, expected) in rows {
             let entry = format!("id: /.*/, {key}: {of_entry}, allowed_overrides: [{MAY}{more}]");
-            let rules = server_with(&[&entry], WORKFLOWS);
+            let rules = server_with(&[&entry], DEFINED);
             let config = repo(&rules, &format!("projects: [{{dir: a, {key}: {own}}}]"));
             assert_eq!(
                 held(&rules, Some(&config), key),
@@ -317,11 +334,6 @@ fn every_key_has_its_row_or_a_reason_to_have_none() {
                 .find(|(name, _)| *name == key.name)
                 .map(|(_, reason)| *reason);
             assert_eq!(has_row, reason.is_none(), "{of}: either a row or a reason");
-            assert_eq!(
-                matches!(key.shape, KeyShape::NotYetTrue),
-                reason == Some(NOT_YET),
-                "{of}"
-            );
             assert_eq!(
                 matches!(key.shape, KeyShape::WithoutEffect(..)),
                 reason == Some(NO_EFFECT),

@@ -521,10 +521,7 @@ fn read_name(reader: &mut FileReader, name: &Located) -> Option<SetName> {
     let refuse = |error| {
         reader.problem(
             name.place,
-            format!(
-                "`{}` cannot be the name of a policy set: {error}",
-                shown(&name.text)
-            ),
+            format!("{error}: `{}`", shown(&name.text)),
             "use a word such as `network`",
         );
     };
@@ -674,10 +671,10 @@ fn read_ref(reader: &mut FileReader, name: &Located, help: &str) -> Option<Strin
 }
 
 fn read_repository(reader: &mut FileReader, repository: &Located) -> Option<String> {
-    let refuse = |error| {
+    let refuse = |_| {
         reader.problem(
             repository.place,
-            format!("`{}` is not a repository: {error}", shown(&repository.text)),
+            format!("`{}` is not a repository", shown(&repository.text)),
             "write `host/owner/name`, such as `github.com/acme/policies`",
         );
     };

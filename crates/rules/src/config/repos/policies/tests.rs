@@ -145,7 +145,34 @@ fn what_is_no_policy_set_is_told_with_a_way_out() {
             writeln!(told, "{keys} => {} => {}", problem.what, problem.help).unwrap();
         }
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(told, @r"
+    path: /p => a policy set has no `name` => name the set: `name: network`; comments and approvals use the name
+    name: ' a', path: /p => the name of a policy set begins or ends with a space: ` a` => use a word such as `network`
+    name: a => a policy set has no `path` => write the directory of the policies: `path: /etc/lockkeeper/policies`
+    name: a, path: policies => `policies` is not an absolute path => write an absolute path of the server, `branch: main` for a directory on a branch of the repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the checkout of the pull request, which could change the policies
+    name: a, path: $HOME/policies => `$HOME/policies` is not an absolute path => write an absolute path of the server, `branch: main` for a directory on a branch of the repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the checkout of the pull request, which could change the policies
+    name: a, path: /p, source: github => `github` is not a source of policies here => write `source: repository`, with `repository: github.com/OWNER/NAME` and a tag or a full commit as `ref`
+    name: a, path: /p, source: locl => `locl` is not a value of `source` => did you mean `local`? The words are `local`, `branch`, `repository`
+    name: a, path: p, source: branch => a policy set has no `branch` => name the branch that has the policies: `branch: main`
+    name: a, path: p, source: repository => a policy set has no `ref` => name a tag or a full commit, so that nobody changes the policies unseen: `ref: v1.4.0`
+    name: a, path: p, source: repository => a policy set has no `repository` => name the repository that has the policies: `repository: github.com/acme/policies`
+    name: a, path: p, repository: github.com/acme/rego => a policy set has no `ref` => name a tag or a full commit, so that nobody changes the policies unseen: `ref: v1.4.0`
+    name: a, path: p, repository: 'https://github.com/acme/rego', ref: v1 => `https://github.com/acme/rego` is not a repository => write `host/owner/name`, such as `github.com/acme/policies`
+    name: a, path: ../p, branch: main => `../p` is not a path of a repository => write the path from the root of the repository that has the policies, such as `policies`
+    name: a, path: /p, source: local, branch: main => `branch` does not go with `source: local`, so it is unclear where the policies are => remove it, or write `source: branch`
+    name: a, path: /p, branch: main, ref: v1 => `ref` does not go with `source: branch`, so it is unclear where the policies are => remove it, or write `source: repository`
+    name: a, path: /p, engine: opa => `opa` is not a value of `engine` => write one of `conftest`, `embedded`, `steps`
+    name: a, path: /p, engine: conftest, format: sarif => `format` does not go with `engine: conftest`, whose output is known => remove it, or write `engine: steps` if a step of the workflow checks
+    name: a, path: /p, namespaces: [x] => `namespaces` needs `engine: embedded` => remove it; for conftest, write `--namespace NAME` or `--all-namespaces` as `extra_args` of the step `policy_check`
+    name: a, path: /p, policy_item_regex: '(' => `(` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
+    name: a, path: /p, policy_item_regex: '' => `policy_item_regex` is empty, so that an approval would cover everything => write an expression that matches each item of the output, such as `(?m)^FAIL.*$`, or remove it
+    name: a, path: /p, owners: [ann] => `owners` must be a mapping, not a list => write a mapping here
+    name: a, path: /p, owners: {users: ['']} => an item of `users` is empty => write its name, or remove it
+    name: a, path: /p, users: [ann] => `users` is not a key of a policy set => `users` belongs under `owners`: write `owners:` with `users` in it
+    name: a, path: /p, when: {dirs: ['a[']} => `a[` is not a valid pattern: unclosed character class; missing ']' => write a name or a directory, or a pattern such as `prod/**`
+    name: a, path: /p, waivers: {path: w.yaml} => `waivers` has no `branch` => name a branch that pull requests cannot change: `branch: main`
+    name: a, path: /p}, {name: a, path: /q => there are two policy sets `a` => give each set a name of its own, because approvals and comments use it
+    ");
 }
 
 #[test]
@@ -195,7 +222,7 @@ fn a_switch_without_policy_sets_is_refused() {
             )]
         );
         parse(&text.replace("true", "false")).unwrap();
-        // A mistake in a set is the only one that is told.
+        // A mistake in a set is the only problem.
         let wrong = format!("policies: {{policy_sets: [{{name: a}}]}}\n{text}");
         assert_eq!(parse(&wrong).unwrap_err().problems().count(), 1);
     }

@@ -550,7 +550,7 @@ fn what_has_no_effect_is_listed_of_both_files() {
                             the expressions of those entries so that they do not
                             match this repository
       repos.yaml:9          the stage `policy_check` of the workflow `w` never runs:
-                            policies are not checked in this version
+                            the file has no policy sets
       repos.yaml:10         `metrics` has no effect: `/metrics` is always available
                             for Prometheus, and metrics are not sent to StatsD
     ");

@@ -162,7 +162,7 @@ text_enum! {
         Conftest = "conftest",
         /// Reports in SARIF, of many scanners.
         Sarif = "sarif",
-        /// Reports in the XML of JUnit.
+        /// Reports in the XML of `JUnit`.
         Junit = "junit",
     }
 }

@@ -153,34 +153,9 @@ impl Vocabulary for EngineWord {
     }
 }
 
-text_enum! {
-    /// Values of `format` of a policy set.
-    pub(in crate::config) enum FormatWord {
-        /// Text for people, with its meaning in the exit code.
-        Text = "text",
-        /// `conftest test --output json`.
-        Conftest = "conftest",
-        /// Reports in SARIF, of many scanners.
-        Sarif = "sarif",
-        /// Reports in the XML of `JUnit`.
-        Junit = "junit",
-    }
-}
-
-impl Vocabulary for FormatWord {
+impl Vocabulary for OutputFormat {
     fn words() -> Vec<&'static str> {
         words(Self::ALL, Self::as_str)
-    }
-}
-
-impl From<FormatWord> for OutputFormat {
-    fn from(word: FormatWord) -> Self {
-        match word {
-            FormatWord::Text => Self::Text,
-            FormatWord::Conftest => Self::Conftest,
-            FormatWord::Sarif => Self::Sarif,
-            FormatWord::Junit => Self::Junit,
-        }
     }
 }
 
@@ -274,7 +249,7 @@ mapping! {
             meaning: "Way of checking: the program conftest, Rego inside Lockkeeper, or `run` steps of the workflow. Not a key of Atlantis.",
             example: "embedded",
         },
-        format: FormatWord = KeyDoc {
+        format: OutputFormat = KeyDoc {
             default: "`text`",
             meaning: "Format of the output of the step, with `engine: steps` or `custom_policy_check`. Not a key of Atlantis.",
             example: "sarif",
@@ -484,7 +459,7 @@ fn read_set(
         .waivers
         .read(reader)
         .and_then(|waivers| read_waivers(reader, &waivers));
-    let by_steps = PolicyEngine::Steps(format.map_or(OutputFormat::Text, OutputFormat::from));
+    let by_steps = PolicyEngine::Steps(format.unwrap_or(OutputFormat::Text));
     let usual = PolicySet {
         name: name?,
         source: source?,

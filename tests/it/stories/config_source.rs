@@ -25,6 +25,7 @@ story!(
     another_file_than_the_usual_one_is_read_alone,
     a_changed_file_of_the_server_holds_from_the_next_command_on,
     a_file_that_is_refused_changes_nothing_until_it_is_mended,
+    a_file_without_policy_sets_is_refused_while_policies_are_checked,
     a_link_that_is_turned_is_a_change_and_the_same_text_is_none,
 );
 
@@ -521,6 +522,26 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
         FileCheck::Taken(vec![])
     );
     bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_file_without_policy_sets_is_refused_while_policies_are_checked(backend: Backend) {
+    let sets =
+        format!("{FROM_PULL}policies: {{policy_sets: [{{name: a, path: /etc/policies}}]}}\n");
+    let (mut bot, path, _dir) = with_file(backend, &sets).await;
+    bot.restart_with(&[("enable-policy-checks", &["true"])])
+        .await;
+    std::fs::write(&path, FROM_PULL).unwrap();
+    let FileCheck::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+        panic!("every plan would pass")
+    };
+    assert!(error.contains("have no policy sets"), "{error}");
+    let other = sets.replace("name: a", "name: b");
+    std::fs::write(&path, other).unwrap();
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        FileCheck::Taken(vec![])
+    );
+    bot.end(&[]).await;
 }
 
 async fn a_link_that_is_turned_is_a_change_and_the_same_text_is_none(backend: Backend) {

@@ -1,1 +1,582 @@
-//! (helper A or B)
+//! Evaluates Rego inside the program.
+//!
+//! The same Rego has the same verdicts under `conftest test`, with these differences, each of which refuses more:
+//! - Only Rego v1, the default of conftest since 0.60. Policies in the older syntax are an error; so is everything
+//!   that needs the network, the clock or the environment (`http.send`, `time.now_ns`, `opa.runtime`), even where it
+//!   would not be reached.
+//! - A rule whose result is no set or list of texts and objects is an error. conftest ignores such results.
+//! - No rule at all in the packages is an error, and so is a plan that is not an object.
+//! - Rules `require_approval` exist: violations that pass with a number of approvals. Under conftest, a `violation` whose object
+//!   has the key `require_approval` is the same, in both engines.
+//!
+//! Nothing here opens a file. Time is limited by the evaluator itself, which looks at the clock between two
+//! steps; a single function can still take long, and nothing limits memory. So a server evaluates in a child process
+//! ([`EvalRequest`], [`EvalAnswer`]).
+
+mod builtins;
+mod calls;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use regorus::unstable::{Rule, RuleHead};
+use regorus::utils::limits::ExecutionTimerConfig;
+use regorus::{Engine, PolicyLengthConfig};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::findings::{Finding, FindingLevel, FindingPlace};
+
+/// Largest number of files of a set.
+pub const MAX_FILES: usize = 2000;
+/// Largest size of all files of a set together, in bytes.
+pub const MAX_POLICY_BYTES: usize = 16 * 1024 * 1024;
+/// Package that is evaluated unless the set names others, as with conftest.
+const MAIN: &str = "main";
+/// Stack of the evaluation, in bytes. Expressions and rules call each other deeply.
+const STACK: usize = 64 * 1024 * 1024;
+/// Steps of the evaluator between two looks at the clock.
+const CHECK_EVERY: NonZeroU32 = NonZeroU32::new(1000).expect("it is not zero");
+/// Largest policy that the parser accepts. The defaults refuse long lines of test data.
+const LENGTHS: PolicyLengthConfig = PolicyLengthConfig {
+    max_col: NonZeroU32::new(100_000).expect("it is not zero"),
+    max_file_bytes: NonZeroUsize::new(4 * 1024 * 1024).expect("it is not zero"),
+    max_lines: NonZeroUsize::new(100_000).expect("it is not zero"),
+};
+
+/// Policy file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegoFile {
+    /// Path for messages, such as `policies/deny.rego`.
+    pub path: String,
+    pub text: String,
+}
+
+/// Limits of an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvalLimits {
+    /// Time for the evaluation of all rules together.
+    pub time: Duration,
+    /// Largest plan, in bytes of JSON.
+    pub input_bytes: usize,
+    /// Memory of the child process that evaluates, in bytes. The evaluation itself does not enforce it.
+    pub memory_bytes: u64,
+}
+
+impl Default for EvalLimits {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_mins(1),
+            input_bytes: 64 * 1024 * 1024,
+            memory_bytes: 2 * 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// Everything that an evaluation in a child process needs, except the plan, whose text follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvalRequest {
+    pub files: Vec<RegoFile>,
+    /// Documents below `data`, merged.
+    pub data: Vec<Value>,
+    /// Packages to evaluate; `*` for all. `main` if there are none.
+    pub namespaces: Vec<String>,
+    pub limits: EvalLimits,
+}
+
+/// Answer of a child process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvalAnswer {
+    Findings(Vec<Finding>),
+    /// The set could not be evaluated; holds the reason, for people.
+    NotEvaluated(String),
+}
+
+/// Reason that policies could not be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    #[error("there is no policy: no file ends in `.rego`")]
+    NoPolicies,
+    #[error(
+        "the policies are too large: at most {MAX_FILES} files with {} MiB together are evaluated",
+        MAX_POLICY_BYTES / 1024 / 1024
+    )]
+    PoliciesTooLarge,
+    /// Holds the place and the message of the parser.
+    #[error("{0}. Policies are read as Rego v1, as conftest does since 0.60")]
+    Policy(String),
+    #[error(
+        "{place}: there is no function `{name}` with {arguments} arguments. The embedded engine has no functions that \
+         use the network, the clock or the environment"
+    )]
+    UnknownFunction {
+        name: String,
+        arguments: usize,
+        /// File and line.
+        place: String,
+    },
+    /// Holds the names of the packages.
+    #[error(
+        "no rule was evaluated: there is no rule `deny`, `violation`, `warn` or `require_approval` in {0}. Check the \
+         package of the policies and the `namespaces` of the policy set"
+    )]
+    NoRules(String),
+    #[error("the plan has {bytes} bytes of JSON; at most {limit} are evaluated")]
+    PlanTooLarge { bytes: usize, limit: usize },
+    #[error("the plan is not a JSON object: {0}")]
+    Plan(String),
+    #[error("the data of the policies cannot be used: {0}")]
+    Data(String),
+    #[error("the policies took longer than {} seconds", .0.as_secs_f64())]
+    TooLong(Duration),
+    /// Holds the function with its problem.
+    #[error(
+        "a function failed on a value that conftest could have handled, so there is no verdict. {0}"
+    )]
+    Function(String),
+    #[error("the result of the rule `{rule}` is not usable: {problem}")]
+    Result { rule: String, problem: String },
+    /// Holds the message of the evaluator.
+    #[error("the policies cannot be evaluated: {0}")]
+    Failed(String),
+}
+
+/// Result of one test of policies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestResult {
+    /// Rule, such as `main.test_public_buckets_are_denied`.
+    pub rule: String,
+    /// File and line of the rule.
+    pub place: String,
+    pub outcome: TestOutcome,
+    /// Lines of `print` in the test and the rules that it used.
+    pub prints: Vec<String>,
+}
+
+/// Outcome of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TestOutcome {
+    Passed,
+    /// The rule is false or undefined.
+    Failed,
+    /// The rule cannot be evaluated; holds the reason.
+    Broken(String),
+}
+
+/// Evaluates the rules of policies on a plan. Returns the findings, worst first.
+pub fn evaluate(
+    files: &[RegoFile],
+    data: &[Value],
+    input: &str,
+    namespaces: &[String],
+    limits: &EvalLimits,
+) -> Result<Vec<Finding>, EvalError> {
+    if input.len() > limits.input_bytes {
+        return Err(EvalError::PlanTooLarge {
+            bytes: input.len(),
+            limit: limits.input_bytes,
+        });
+    }
+    apart(|| {
+        let mut evaluation = Evaluation::prepare(files, data, limits)?;
+        let plan =
+            regorus::Value::from_json_str(input).map_err(|error| EvalError::Plan(plain(&error)))?;
+        if plan.as_object().is_err() {
+            return Err(EvalError::Plan("write `terraform show -json`".to_owned()));
+        }
+        evaluation.engine.set_input(plan);
+        evaluation.findings(namespaces)
+    })
+}
+
+/// Runs the tests of policies: the rules whose names begin with `test_`, in all packages.
+pub fn test(
+    files: &[RegoFile],
+    data: &[Value],
+    limits: &EvalLimits,
+) -> Result<Vec<TestResult>, EvalError> {
+    apart(|| {
+        let mut evaluation = Evaluation::prepare(files, data, limits)?;
+        let rules = evaluation.rules()?;
+        let tests = rules
+            .into_iter()
+            .filter(|((_, name), _)| name.starts_with("test_"));
+        tests
+            .map(|((package, name), place)| {
+                let rule = format!("{package}.{name}");
+                let outcome = match evaluation.value(&rule) {
+                    Ok(Some(Value::Bool(true))) => TestOutcome::Passed,
+                    Ok(_) => TestOutcome::Failed,
+                    Err(error @ EvalError::TooLong(_)) => return Err(error),
+                    Err(error) => TestOutcome::Broken(error.to_string()),
+                };
+                let prints = evaluation.engine.take_prints().unwrap_or_default();
+                Ok(TestResult {
+                    rule,
+                    place,
+                    outcome,
+                    prints,
+                })
+            })
+            .collect()
+    })
+}
+
+/// Runs an evaluation on a thread with a large stack. A panic of the evaluator is an error.
+fn apart<T: Send>(work: impl FnOnce() -> Result<T, EvalError> + Send) -> Result<T, EvalError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name("policies".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)
+            .map_err(|error| EvalError::Failed(format!("cannot start a thread: {error}")))?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(EvalError::Failed("the evaluator crashed".to_owned())))
+    })
+}
+
+/// Policies that are ready to be evaluated.
+struct Evaluation {
+    engine: Engine,
+    failure: builtins::Failure,
+    start: Instant,
+    time: Duration,
+}
+
+/// Rules by package and name, with the place of their first definition.
+type Rules = BTreeMap<(String, String), String>;
+
+impl Evaluation {
+    fn prepare(files: &[RegoFile], data: &[Value], limits: &EvalLimits) -> Result<Self, EvalError> {
+        if files.is_empty() {
+            return Err(EvalError::NoPolicies);
+        }
+        let bytes: usize = files.iter().map(|file| file.text.len()).sum();
+        if files.len() > MAX_FILES || bytes > MAX_POLICY_BYTES {
+            return Err(EvalError::PoliciesTooLarge);
+        }
+        let start = Instant::now();
+        let mut engine = parsed(files)?;
+        let changed = calls::resolve(engine.get_modules())?;
+        if changed.iter().any(Option::is_some) {
+            let files: Vec<RegoFile> = files
+                .iter()
+                .zip(changed)
+                .map(|(file, changed)| RegoFile {
+                    path: file.path.clone(),
+                    text: changed.unwrap_or_else(|| file.text.clone()),
+                })
+                .collect();
+            engine = parsed(&files)?;
+        }
+        for document in data {
+            engine
+                .add_data(regorus::Value::from(document.clone()))
+                .map_err(|error| EvalError::Data(plain(&error)))?;
+        }
+        // As conftest: a function that fails has no value. `builtins` says where that would be a hole.
+        engine.set_strict_builtin_errors(false);
+        engine.set_gather_prints(true);
+        let failure = builtins::Failure::default();
+        builtins::register(&mut engine, &failure)?;
+        Ok(Self {
+            engine,
+            failure,
+            start,
+            time: limits.time,
+        })
+    }
+
+    /// Returns all rules except functions.
+    fn rules(&mut self) -> Result<Rules, EvalError> {
+        let mut rules = Rules::new();
+        for module in self.engine.get_modules() {
+            let package = calls::path(&module.package.refr, None)?;
+            for rule in &module.policy {
+                let head = match &**rule {
+                    Rule::Spec {
+                        head: RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. },
+                        ..
+                    } => refr,
+                    Rule::Default { refr, args, .. } if args.is_empty() => refr,
+                    Rule::Spec {
+                        head: RuleHead::Func { .. },
+                        ..
+                    }
+                    | Rule::Default { .. } => continue,
+                };
+                let name = calls::path(head, None)?;
+                let name = name.split('.').next().unwrap_or_default().to_owned();
+                rules
+                    .entry((package.clone(), name))
+                    .or_insert_with(|| calls::place(rule.span()));
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Evaluates a rule, such as `main.deny`. Returns `None` if it has no value.
+    fn value(&mut self, rule: &str) -> Result<Option<Value>, EvalError> {
+        let too_long = EvalError::TooLong(self.time);
+        let Some(left) = self.time.checked_sub(self.start.elapsed()) else {
+            return Err(too_long);
+        };
+        self.engine
+            .set_execution_timer_config(ExecutionTimerConfig {
+                limit: left,
+                check_interval: CHECK_EVERY,
+            });
+        let result = self.engine.eval_rule(format!("data.{rule}"));
+        // First: the evaluator loses errors inside of functions that have another definition.
+        if self.start.elapsed() > self.time {
+            return Err(too_long);
+        }
+        if let Some(failure) = self.failure.take() {
+            return Err(EvalError::Function(failure));
+        }
+        let unusable = |problem: String| EvalError::Result {
+            rule: rule.to_owned(),
+            problem,
+        };
+        match result {
+            Ok(regorus::Value::Undefined) => Ok(None),
+            Ok(value) => {
+                let json = value
+                    .to_json_str()
+                    .map_err(|error| unusable(plain(&error)))?;
+                serde_json::from_str(&json)
+                    .map(Some)
+                    .map_err(|error| unusable(error.to_string()))
+            }
+            Err(error) => Err(EvalError::Failed(format!("{}, in `{rule}`", plain(&error)))),
+        }
+    }
+
+    fn findings(&mut self, namespaces: &[String]) -> Result<Vec<Finding>, EvalError> {
+        let is_all = namespaces.iter().any(|name| name == "*");
+        let is_wanted = |package: &str| {
+            is_all
+                || namespaces.iter().any(|name| name == package)
+                || (namespaces.is_empty() && package == MAIN)
+        };
+        let mut rules = self.rules()?;
+        rules.retain(|(package, _), _| is_wanted(package));
+        let mut findings = Vec::new();
+        let mut is_any = false;
+        for (package, name) in rules.keys() {
+            let Some((kind, suffix)) = rule_kind(name) else {
+                continue;
+            };
+            is_any = true;
+            let is_excepted = rules.contains_key(&(package.clone(), "exception".to_owned()))
+                && self.is_excepted(package, suffix)?;
+            let rule = format!("{package}.{name}");
+            // An excepted rule is evaluated as well: its errors are errors.
+            let found = match self.value(&rule)? {
+                Some(value) => findings_of(kind, &rule, value)?,
+                None => Vec::new(),
+            };
+            if !is_excepted {
+                findings.extend(found);
+            }
+        }
+        if !is_any {
+            let packages: Vec<String> = match namespaces {
+                [] => vec![format!("the package `{MAIN}`")],
+                _ if is_all => vec!["any package".to_owned()],
+                names => names
+                    .iter()
+                    .map(|name| format!("the package `{name}`"))
+                    .collect(),
+            };
+            return Err(EvalError::NoRules(packages.join(", ")));
+        }
+        crate::findings::sort(&mut findings);
+        Ok(findings)
+    }
+
+    /// Returns true if `data.PACKAGE.exception[_][_]` has this end of a rule's name.
+    fn is_excepted(&mut self, package: &str, suffix: &str) -> Result<bool, EvalError> {
+        let lists = match self.value(&format!("{package}.exception"))? {
+            Some(Value::Array(lists)) => lists,
+            Some(_) | None => return Ok(false),
+        };
+        Ok(lists.iter().any(|list| match list {
+            Value::Array(names) => names.iter().any(|name| name == suffix),
+            Value::Object(names) => names.values().any(|name| name == suffix),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }))
+    }
+}
+
+fn parsed(files: &[RegoFile]) -> Result<Engine, EvalError> {
+    let mut engine = Engine::new();
+    engine.set_policy_length_config(LENGTHS);
+    for RegoFile { path, text } in files {
+        engine
+            .add_policy(path.clone(), text.clone())
+            .map_err(|error| EvalError::Policy(plain(&error)))?;
+    }
+    Ok(engine)
+}
+
+/// Kind of a rule whose results are findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RuleKind {
+    Deny,
+    RequireApproval,
+    Warn,
+}
+
+/// Returns the kind of a rule and the rest of its name, by which exceptions name it: `deny_public` is `public`.
+fn rule_kind(name: &str) -> Option<(RuleKind, &str)> {
+    let kinds = [
+        ("deny", RuleKind::Deny),
+        ("violation", RuleKind::Deny),
+        ("require_approval", RuleKind::RequireApproval),
+        ("warn", RuleKind::Warn),
+    ];
+    kinds.into_iter().find_map(|(word, kind)| {
+        let rest = name.strip_prefix(word)?;
+        let is_word =
+            |word: &str| !word.is_empty() && word.bytes().all(|c| c.is_ascii_alphanumeric());
+        match rest.strip_prefix('_') {
+            Some(rest) => rest.split('_').all(is_word).then_some((kind, rest)),
+            None => rest.is_empty().then_some((kind, "")),
+        }
+    })
+}
+
+/// Returns the findings in the result of a rule: a set or list of texts and objects.
+fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<Finding>, EvalError> {
+    let unusable = |problem: &str| EvalError::Result {
+        rule: rule.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let results = match value {
+        Value::Array(results) => results,
+        Value::Bool(false) => Vec::new(),
+        Value::Bool(true)
+        | Value::Null
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Object(_) => {
+            let name = rule.rsplit('.').next().unwrap_or_default();
+            return Err(unusable(&format!(
+                "it is no set of messages. Write `{name} contains message if {{ … }}`"
+            )));
+        }
+    };
+    let mut findings = Vec::new();
+    for result in results {
+        let level = match kind {
+            RuleKind::Deny => FindingLevel::Deny,
+            RuleKind::Warn => FindingLevel::Warn,
+            RuleKind::RequireApproval => FindingLevel::RequireApproval {
+                count: 1,
+                teams: Vec::new(),
+            },
+        };
+        let mut finding = Finding {
+            level,
+            rule: rule.to_owned(),
+            message: String::new(),
+            resource: None,
+            place: None,
+            link: None,
+            evidence: None,
+            waived: None,
+        };
+        match result {
+            Value::String(message) => finding.message = message,
+            Value::Object(fields) => {
+                let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+                finding.message =
+                    text("msg").ok_or_else(|| unusable("an object has no text `msg`"))?;
+                finding.resource = text("resource");
+                finding.link = text("link");
+                finding.place = text("file").map(|file| FindingPlace {
+                    file,
+                    line: fields
+                        .get("line")
+                        .and_then(Value::as_u64)
+                        .and_then(|line| u32::try_from(line).ok()),
+                });
+                finding.evidence = match fields.get("details") {
+                    None | Some(Value::Null) => None,
+                    Some(Value::String(text)) => Some(text.clone()),
+                    Some(details) => serde_json::to_string_pretty(details).ok(),
+                };
+                let approval = match (kind, fields.get("require_approval")) {
+                    (RuleKind::RequireApproval, _) => Some(&fields),
+                    (RuleKind::Deny, Some(Value::Object(approval))) => Some(approval),
+                    (RuleKind::Deny, Some(_)) => {
+                        return Err(unusable("`require_approval` is no object with `count`"));
+                    }
+                    (RuleKind::Deny, None) | (RuleKind::Warn, _) => None,
+                };
+                if let Some(approval) = approval {
+                    finding.level = required_approval(approval).ok_or_else(|| {
+                        unusable("`count` is a number from 1, `teams` a list of names")
+                    })?;
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                return Err(unusable(
+                    "it has a value that is neither a text nor an object",
+                ));
+            }
+        }
+        if finding.message.trim().is_empty() {
+            "(no message)".clone_into(&mut finding.message);
+        }
+        findings.push(finding);
+    }
+    Ok(findings)
+}
+
+/// Reads `{count, teams}`. Without a count it is 1, without teams everybody who may approve counts.
+fn required_approval(fields: &serde_json::Map<String, Value>) -> Option<FindingLevel> {
+    let count = match fields.get("count") {
+        None => 1,
+        Some(count) => u32::try_from(count.as_u64()?)
+            .ok()
+            .filter(|count| *count > 0)?,
+    };
+    let teams = match fields.get("teams") {
+        None => Vec::new(),
+        Some(teams) => teams
+            .as_array()?
+            .iter()
+            .map(|team| team.as_str().map(str::to_owned))
+            .collect::<Option<Vec<String>>>()?,
+    };
+    Some(FindingLevel::RequireApproval { count, teams })
+}
+
+/// Returns a message of the evaluator on one line, such as `deny.rego:3:5: expected ...`.
+fn plain(error: &impl Display) -> String {
+    /// Maximum number of characters.
+    const MOST: usize = 1000;
+    let text = format!("{error:#}");
+    let place = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("--> "));
+    let problem = text
+        .split_once("\nerror: ")
+        .map_or(text.as_str(), |(_, problem)| problem);
+    let problem: Vec<&str> = problem.split_whitespace().collect();
+    let problem: String = problem.join(" ").chars().take(MOST).collect();
+    match place {
+        Some(place) => format!("{place}: {problem}"),
+        None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests;

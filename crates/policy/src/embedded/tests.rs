@@ -1,0 +1,463 @@
+use super::*;
+
+const PLAN: &str = r#"{"resource_changes": [
+    {"address": "aws_s3_bucket.logs", "change": {"actions": ["create"], "after": {"acl": "public-read", "size": null}}},
+    {"address": "aws_s3_bucket.data", "change": {"actions": ["delete"], "after": {"acl": "private", "size": 3}}}
+]}"#;
+
+fn file(text: &str) -> RegoFile {
+    RegoFile {
+        path: "deny.rego".to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn limits() -> EvalLimits {
+    EvalLimits {
+        time: Duration::from_mins(5),
+        ..EvalLimits::default()
+    }
+}
+
+fn on_plan(text: &str, plan: &str) -> Result<Vec<Finding>, EvalError> {
+    evaluate(&[file(text)], &[], plan, &[], &limits())
+}
+
+/// Returns the findings as `rule: message`, with `!` for violations and `?` for warnings.
+fn found(text: &str) -> Vec<String> {
+    let findings = on_plan(text, PLAN).unwrap();
+    let shown = findings.iter().map(|finding| {
+        let mark = match &finding.level {
+            FindingLevel::Deny => "!".to_owned(),
+            FindingLevel::RequireApproval { count, teams } => format!("{count}{}", teams.join(",")),
+            FindingLevel::Warn => "?".to_owned(),
+        };
+        format!("{mark} {}: {}", finding.rule, finding.message)
+    });
+    shown.collect()
+}
+
+fn error(text: &str) -> String {
+    on_plan(text, PLAN).unwrap_err().to_string()
+}
+
+#[test]
+fn rules_are_found_by_their_names_as_conftest_finds_them() {
+    let text = r#"package main
+
+deny contains msg if {
+    some change in input.resource_changes
+    change.change.after.acl == "public-read"
+    msg := sprintf("%s is public", [change.address])
+}
+
+deny_x contains "x" if true
+
+violation contains {"msg": "v"} if true
+
+violation_a_b2 contains "ab" if true
+
+warn contains "w" if true
+
+warn_x contains "nothing" if false
+
+# None of these is evaluated.
+denied contains "no" if true
+deny_ contains "no" if true
+deny__x contains "no" if true
+warning contains "no" if true
+"#;
+    assert_eq!(
+        found(text),
+        [
+            "! main.deny: aws_s3_bucket.logs is public",
+            "! main.violation_a_b2: ab",
+            "! main.violation: v",
+            "! main.deny_x: x",
+            "? main.warn: w",
+        ]
+    );
+}
+
+#[test]
+fn objects_name_the_resource_the_place_and_more() {
+    let text = r#"package main
+
+deny contains {
+    "msg": "m",
+    "resource": "aws_s3_bucket.logs",
+    "file": "main.tf",
+    "line": 3,
+    "link": "https://example.com",
+    "details": {"acl": "public-read"},
+} if true
+"#;
+    let findings = on_plan(text, PLAN).unwrap();
+    assert_eq!(
+        findings,
+        [Finding {
+            level: FindingLevel::Deny,
+            rule: "main.deny".to_owned(),
+            message: "m".to_owned(),
+            resource: Some("aws_s3_bucket.logs".to_owned()),
+            place: Some(FindingPlace {
+                file: "main.tf".to_owned(),
+                line: Some(3)
+            }),
+            link: Some("https://example.com".to_owned()),
+            evidence: Some("{\n  \"acl\": \"public-read\"\n}".to_owned()),
+            waived: None,
+        }]
+    );
+}
+
+#[test]
+fn approvals_are_required_by_a_rule_or_by_an_object() {
+    let text = r#"package main
+
+require_approval contains {"msg": "a", "count": 2, "teams": ["acme/security"]} if true
+require_approval_one contains "b" if true
+violation contains {"msg": "c", "require_approval": {"count": 3}} if true
+"#;
+    let mut all = found(text);
+    all.sort();
+    assert_eq!(
+        all,
+        [
+            "1 main.require_approval_one: b",
+            "2acme/security main.require_approval: a",
+            "3 main.violation: c",
+        ]
+    );
+    for object in [
+        r#"{"msg": "x", "count": 0}"#,
+        r#"{"msg": "x", "count": "two"}"#,
+        r#"{"msg": "x", "teams": "acme"}"#,
+        r#"{"msg": "x", "teams": [1]}"#,
+    ] {
+        let text = format!("package main\nrequire_approval contains {object} if true\n");
+        assert!(error(&text).contains("`count`"), "{object}");
+        let text = format!(
+            "package main\nviolation contains {{\"msg\": \"x\", \"require_approval\": {object}}} if true\n"
+        );
+        assert!(error(&text).contains("`count`"), "{object}");
+    }
+    let text =
+        "package main\nviolation contains {\"msg\": \"x\", \"require_approval\": true} if true\n";
+    assert!(error(text).contains("`require_approval` is no object"));
+}
+
+#[test]
+fn excepted_rules_have_no_findings() {
+    let text = r#"package main
+
+deny_public contains "public" if true
+warn_public contains "public" if true
+deny_other contains "other" if true
+deny contains "plain" if true
+
+exception contains rules if {
+    rules := ["public"]
+}
+"#;
+    assert_eq!(
+        found(text),
+        ["! main.deny_other: other", "! main.deny: plain"]
+    );
+    let text = "package main\ndeny contains \"x\" if true\nexception contains [\"\"] if true\n";
+    assert_eq!(found(text), Vec::<String>::new());
+    let text = "package main\ndeny contains \"x\" if true\nexception contains [\"y\"] if true\n";
+    assert_eq!(found(text), ["! main.deny: x"]);
+}
+
+#[test]
+fn only_the_named_packages_are_evaluated() {
+    let files = [
+        file("package main\ndeny contains \"a\" if true\n"),
+        file("package terraform.aws\ndeny contains \"b\" if true\n"),
+    ];
+    let rules = |namespaces: &[&str]| {
+        let namespaces: Vec<String> = namespaces.iter().map(ToString::to_string).collect();
+        let findings = evaluate(&files, &[], PLAN, &namespaces, &limits())?;
+        let mut rules: Vec<String> = findings.into_iter().map(|finding| finding.rule).collect();
+        rules.sort();
+        Ok::<_, EvalError>(rules)
+    };
+    assert_eq!(rules(&[]).unwrap(), ["main.deny"]);
+    assert_eq!(rules(&["terraform.aws"]).unwrap(), ["terraform.aws.deny"]);
+    assert_eq!(rules(&["*"]).unwrap(), ["main.deny", "terraform.aws.deny"]);
+    // A package below is another package.
+    for none in [&["terraform"][..], &["mian"]] {
+        assert!(
+            matches!(rules(none), Err(EvalError::NoRules(_))),
+            "{none:?}"
+        );
+    }
+}
+
+#[test]
+fn facts_and_data_are_joined_with_the_plan() {
+    let text = r#"package main
+
+deny contains msg if {
+    data.lockkeeper.author == data.banned[_]
+    count(input.resource_changes) == 2
+    msg := concat(" ", ["not by", data.lockkeeper.author])
+}
+"#;
+    let data = [
+        serde_json::json!({"lockkeeper": {"author": "mallory"}}),
+        serde_json::json!({"banned": ["mallory"]}),
+    ];
+    let findings = evaluate(&[file(text)], &data, PLAN, &[], &limits()).unwrap();
+    assert_eq!(findings[0].message, "not by mallory");
+    let clash = [
+        serde_json::json!({"lockkeeper": {"author": "mallory"}}),
+        serde_json::json!({"lockkeeper": {"author": "alice"}}),
+    ];
+    assert!(matches!(
+        evaluate(&[file(text)], &clash, PLAN, &[], &limits()),
+        Err(EvalError::Data(_))
+    ));
+}
+
+#[test]
+fn functions_of_imported_packages_are_found() {
+    let files = [
+        file(
+            "package main\n\nimport data.lib.terraform as tf\nimport data.lib.names\n\n\
+             deny contains msg if {\n    some change in input.resource_changes\n    tf.is_created(change)\n    \
+             msg := names.of(change)\n}\n\n\
+             deny_mocked contains \"mocked\" if tf.is_created({}) with data.lib.terraform.is_created as true\n",
+        ),
+        file(
+            "package lib.terraform\n\nis_created(change) if \"create\" in change.change.actions\n",
+        ),
+        file("package lib.names\n\nof(change) := change.address\n"),
+    ];
+    let findings = evaluate(&files, &[], PLAN, &[], &limits()).unwrap();
+    let mut messages: Vec<String> = findings.into_iter().map(|f| f.message).collect();
+    messages.sort();
+    assert_eq!(messages, ["aws_s3_bucket.logs", "mocked"]);
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_names_its_place() {
+    let message = error("package main\n\ndeny contains msg if {\n    msg := \n}\n");
+    assert!(message.starts_with("deny.rego:"), "{message}");
+    let message = error("package main\n\ndeny[msg] {\n    msg := \"old syntax\"\n}\n");
+    assert!(message.contains("deny.rego:3"), "{message}");
+    assert!(message.contains("Rego v1"), "{message}");
+    assert!(matches!(on_plan("", PLAN), Err(EvalError::Policy(_))));
+    assert_eq!(
+        evaluate(&[], &[], PLAN, &[], &limits()),
+        Err(EvalError::NoPolicies)
+    );
+}
+
+#[test]
+fn a_function_that_reaches_outside_is_an_error_even_if_it_is_not_called() {
+    for call in [
+        "http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1/\"})",
+        "time.now_ns()",
+        "opa.runtime()",
+        "net.lookup_ip_addr(\"example.com\")",
+        "nothing_like_it(1)",
+    ] {
+        for body in [
+            format!("false\n    x := {call}\n    x == 1"),
+            format!("not {call}"),
+            format!("count([x | x := {call}]) > 0"),
+            format!("every x in [1] {{ x == {call} }}"),
+            format!("true with input as {call}"),
+        ] {
+            let text = format!("package main\n\ndeny contains \"m\" if {{\n    {body}\n}}\n");
+            let found = on_plan(&text, PLAN);
+            assert!(
+                matches!(found, Err(EvalError::UnknownFunction { .. })),
+                "{body}: {found:?}"
+            );
+        }
+    }
+    let text = "package main\n\ndeny contains \"m\" if startswith(\"a\")\n";
+    assert!(
+        error(text).contains("deny.rego:3: there is no function `startswith` with 1 arguments")
+    );
+}
+
+#[test]
+fn functions_fail_as_they_do_in_conftest() {
+    // A value that is not there, or of another type, violates nothing.
+    for body in [
+        "startswith(input.resource_changes[0].change.after.size, \"x\")",
+        "count(null) > 0",
+        "to_number(\"many\") > 0",
+        "json.unmarshal(\"{\").a == 1",
+        "input.nothing.there == 1",
+    ] {
+        let text = format!("package main\n\ndeny contains \"m\" if {body}\n");
+        assert_eq!(found(&text), Vec::<String>::new(), "{body}");
+        let text = format!("package main\n\ndeny contains \"m\" if not {body}\n");
+        assert_eq!(found(&text), ["! main.deny: m"], "{body}");
+    }
+    // A message with a mistake is still a message.
+    let text = "package main\n\ndeny contains sprintf(\"%d buckets\", [\"two\"]) if true\n";
+    assert_eq!(found(text), ["! main.deny: %!d(string=two) buckets"]);
+}
+
+#[test]
+fn values_that_only_this_evaluator_cannot_handle_silence_no_rule() {
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let plan = serde_json::json!({"name": "public-\u{0}", "policy": deep}).to_string();
+    for body in [
+        "glob.match(\"public-*\", [], input.name)",
+        "json.unmarshal(input.policy)",
+        "json.is_valid(input.policy)",
+        "not json.unmarshal(input.policy)",
+        "f(input.policy)",
+        "count([x | x := json.unmarshal(input.policy)]) > 0",
+        "regex.match(\"(\", input.name)",
+    ] {
+        let text = format!(
+            "package main\n\nf(x) if json.unmarshal(x)\n\nf(x) if x != 1\n\ndeny contains \"m\" if {body}\n"
+        );
+        let found = on_plan(&text, &plan);
+        assert!(
+            matches!(found, Err(EvalError::Function(_))),
+            "{body}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn results_that_are_no_messages_are_errors() {
+    for (rule, problem) in [
+        ("deny if true", "deny contains message if"),
+        ("deny := \"x\"", "no set of messages"),
+        ("deny := {\"msg\": \"x\"}", "no set of messages"),
+        ("deny contains 5 if true", "neither a text nor an object"),
+        (
+            "warn contains [\"x\"] if true",
+            "neither a text nor an object",
+        ),
+        (
+            "deny contains {\"message\": \"x\"} if true",
+            "no text `msg`",
+        ),
+        ("deny contains {\"msg\": 5} if true", "no text `msg`"),
+    ] {
+        let message = error(&format!("package main\n\n{rule}\n"));
+        assert!(message.contains(problem), "{rule}: {message}");
+    }
+    // An empty message is a violation, and `false` is none.
+    assert_eq!(
+        found("package main\n\ndeny contains \"\" if true\n"),
+        ["! main.deny: (no message)"]
+    );
+    assert_eq!(
+        found("package main\n\ndefault deny := false\n"),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn an_error_of_one_rule_is_an_error_of_the_set() {
+    let text = "package main\n\ndeny contains \"m\" if x == 1\n\nx := 1\n\nx := 2\n\nwarn contains \"w\" if true\n";
+    let found = on_plan(text, PLAN);
+    assert!(matches!(found, Err(EvalError::Failed(_))), "{found:?}");
+}
+
+#[test]
+fn a_set_without_rules_and_a_plan_that_is_none_are_errors() {
+    assert!(matches!(
+        on_plan("package main\n\nallow if true\n", PLAN),
+        Err(EvalError::NoRules(_))
+    ));
+    let text = "package main\n\ndeny contains \"m\" if true\n";
+    for plan in ["", "{", "[]", "null", "{}{}"] {
+        let found = on_plan(text, plan);
+        assert!(matches!(found, Err(EvalError::Plan(_))), "{plan}");
+    }
+    let few = EvalLimits {
+        input_bytes: 10,
+        ..limits()
+    };
+    assert!(matches!(
+        evaluate(&[file(text)], &[], PLAN, &[], &few),
+        Err(EvalError::PlanTooLarge { limit: 10, .. })
+    ));
+}
+
+#[test]
+fn an_evaluation_ends_when_its_time_is_over() {
+    let few = EvalLimits {
+        time: Duration::from_millis(50),
+        ..limits()
+    };
+    let many = "numbers.range(1, 1000)";
+    for body in [
+        format!(
+            "count([1 | some a in {many}; some b in {many}; some c in {many}; a + b + c == 0]) > 0"
+        ),
+        format!(
+            "not count([1 | some a in {many}; some b in {many}; some c in {many}; a + b + c == 0]) > 0"
+        ),
+        "f(1) == 1".to_owned(),
+    ] {
+        let text = format!(
+            "package main\n\nf(x) := 1 if {{\n    some a in {many}\n    some b in {many}\n    some c in {many}\n    \
+             a + b + c == x\n}}\n\nf(x) := 1 if x == 1\n\ndeny contains \"m\" if {body}\n"
+        );
+        let found = evaluate(&[file(&text)], &[], PLAN, &[], &few);
+        assert_eq!(found, Err(EvalError::TooLong(few.time)), "{body}");
+    }
+}
+
+#[test]
+fn tests_of_policies_pass_fail_and_break() {
+    let text = r#"package main
+
+deny contains "public" if input.acl == "public-read"
+
+test_public_is_denied if {
+    print("acl", input.acl) with input as {"acl": "x"}
+    count(deny) == 1 with input as {"acl": "public-read"}
+}
+
+test_private_is_denied if count(deny) == 1 with input as {"acl": "private"}
+
+test_broken if {
+    x == 1
+}
+
+x := 1
+
+x := 2
+
+todo_test_later if false
+"#;
+    let results = test(&[file(text)], &[], &limits()).unwrap();
+    let [broken, failed, passed] = &results[..] else {
+        panic!("three tests are expected: {results:?}");
+    };
+    assert_eq!(broken.rule, "main.test_broken");
+    assert!(matches!(broken.outcome, TestOutcome::Broken(_)));
+    assert_eq!(
+        (failed.rule.as_str(), failed.place.as_str(), &failed.outcome),
+        (
+            "main.test_private_is_denied",
+            "deny.rego:10",
+            &TestOutcome::Failed
+        )
+    );
+    assert_eq!(passed.outcome, TestOutcome::Passed);
+    assert_eq!(passed.prints, ["deny.rego:6: acl x"]);
+    assert_eq!(
+        test(
+            &[file("package main\n\ndeny contains \"m\" if true\n")],
+            &[],
+            &limits()
+        ),
+        Ok(Vec::new())
+    );
+}

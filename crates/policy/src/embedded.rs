@@ -1,6 +1,6 @@
 //! Evaluates Rego inside the program.
 //!
-//! The same Rego has the same verdicts under `conftest test`, with these differences, each of which refuses more:
+//! The same Rego has the same verdicts under `conftest test`, with these differences. Each refuses more:
 //! - Only Rego v1, the default of conftest since 0.60. Policies in the older syntax are an error; so is everything
 //!   that needs the network, the clock or the environment (`http.send`, `time.now_ns`, `opa.runtime`), even where it
 //!   would not be reached.
@@ -47,7 +47,7 @@ const LENGTHS: PolicyLengthConfig = PolicyLengthConfig {
     max_lines: NonZeroUsize::new(100_000).expect("it is not zero"),
 };
 
-/// Policy file.
+/// File with policies or their tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegoFile {
     /// Path for messages, such as `policies/deny.rego`.
@@ -116,7 +116,7 @@ pub enum EvalError {
     UnknownFunction {
         name: String,
         arguments: usize,
-        /// File and line.
+        /// File and line of the call.
         place: String,
     },
     /// Holds the names of the packages.

@@ -51,7 +51,7 @@ impl Failure {
     }
 }
 
-/// Replaces the functions of the evaluator by ones whose failures are told apart.
+/// Replaces the functions of the evaluator by ones that distinguish failures.
 pub(super) fn register(engine: &mut Engine, failure: &Failure) -> Result<(), EvalError> {
     // The functions need a place for their messages, although nobody sees it.
     let source = Source::from_contents("function".to_owned(), "function\n".to_owned())

@@ -7,6 +7,10 @@ fn main() -> ExitCode {
     if let Some(code) = lockkeeper::cli::supervise::main(std::env::args_os().skip(1)) {
         return code;
     }
+    // It needs neither a runtime nor settings, and limits itself.
+    if let Some(code) = lockkeeper::cli::policy_engine::main(std::env::args_os().skip(1)) {
+        return code;
+    }
     // Before anything opens a file. A server logs if it failed.
     lockkeeper::process::reserve_secret_fd();
     lockkeeper::cli::run(std::env::args_os())

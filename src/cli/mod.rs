@@ -7,6 +7,7 @@ mod demo;
 mod healthcheck;
 mod import;
 mod ink;
+pub mod policy_engine;
 mod replay;
 mod server;
 mod server_args;

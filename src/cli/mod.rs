@@ -127,6 +127,7 @@ pub(crate) mod tests {
           accounts     Keep accounts of people in Git
           reindex      Make tables again that are derived from something else
           registry     Publish Terraform and Go modules, and manage their names and tokens
+          policy       Run the tests of policies, and evaluate policies on a plan
           audit        Show, verify and prune the audit log
           leases       Show leases, and release one
           check        Check the local configuration, and show what would be planned and why

@@ -16,6 +16,7 @@ mod mirrors;
 pub(crate) mod operations;
 pub(crate) mod owners;
 pub mod planning;
+mod policies;
 pub mod registry;
 pub(crate) mod renames;
 pub mod replies;
@@ -57,6 +58,7 @@ const FEATURES: &[Feature] = &[
     credentials::FEATURE,
     accounts::FEATURE,
     registry::FEATURE,
+    policies::FEATURE,
     audit::FEATURE,
     leases::FEATURE,
     operations::FEATURE,

@@ -23,6 +23,7 @@ mod hostile;
 mod import;
 mod leases;
 mod pages;
+mod policies;
 mod process;
 mod providers;
 mod registry;

@@ -1,0 +1,3 @@
+//! Tests of policy checks with the program itself.
+
+mod engine;

@@ -132,7 +132,7 @@ enum Argument<'a> {
 impl Argument<'_> {
     fn of(value: &Value) -> Argument<'_> {
         match value {
-            Value::String(text) => Argument::Text(Cow::Borrowed(text)),
+            Value::String(text) => Argument::Text(Cow::Borrowed(text.as_ref())),
             Value::Number(number) if number.is_integer() => {
                 Argument::Integer(number.format_decimal())
             }
@@ -161,6 +161,10 @@ impl Argument<'_> {
 
 /// Flags, width and precision of a verb.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "Go has five flags, and they are independent"
+)]
 struct Verb {
     plus: bool,
     minus: bool,
@@ -299,8 +303,8 @@ impl Verb {
             'v' if self.sharp => Some(quoted(&text)),
             's' | 'v' => Some(text),
             'q' => Some(quoted(&text)),
-            'x' => Some(text.bytes().map(|byte| format!("{byte:02x}")).collect()),
-            'X' => Some(text.bytes().map(|byte| format!("{byte:02X}")).collect()),
+            'x' => Some(hexadecimal(&text)),
+            'X' => Some(hexadecimal(&text).to_uppercase()),
             _ => None,
         }
     }
@@ -330,10 +334,18 @@ fn integer(letter: char, digits: &str, is_sharp: bool) -> Option<String> {
     }
 }
 
+fn hexadecimal(text: &str) -> String {
+    let mut digits = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        write!(digits, "{byte:02x}").ok();
+    }
+    digits
+}
+
 /// Formats a number with the fewest digits, as `%v` of Go does.
 fn go_float(float: f64) -> String {
     let size = float.abs();
-    if size != 0.0 && (size < 1e-4 || size >= 1e21) {
+    if size != 0.0 && !(1e-4..1e21).contains(&size) {
         go_exponent(&format!("{float:e}"))
     } else {
         format!("{float}")

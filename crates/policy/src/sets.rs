@@ -50,9 +50,7 @@ pub struct PolicySet {
 }
 
 /// Name of a policy set: 1 to 100 characters without control characters, backquotes or spaces at either end.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SetName(String);
 

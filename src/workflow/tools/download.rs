@@ -24,6 +24,7 @@ use tracing::{info, warn};
 use url::Url;
 
 use super::DownloadError;
+use super::conftest;
 use super::fetch::{ReleaseClient, SaveError, shown};
 use super::releases::{Lists, ReleaseFiles, Sources};
 use super::room::{DownloadUse, ToolDir, ToolInUse};
@@ -108,10 +109,10 @@ pub struct Downloads {
     web: ReleaseClient,
     lists: Lists,
     room: ToolDir,
-    gates: Mutex<HashMap<(Distribution, Version), Gate>>,
+    gates: Mutex<HashMap<String, Gate>>,
 }
 
-/// Gate of one version. Its holder downloads; the others wait for the result.
+/// Gate of one program, by its file name. Its holder downloads; the others wait for the result.
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
 impl fmt::Debug for Downloads {
@@ -162,16 +163,23 @@ impl Downloads {
 
     /// Keeps a version from being removed, even if it is not downloaded yet.
     pub(super) fn hold(&self, distribution: Distribution, version: &Version) -> ToolInUse {
-        self.room.hold(&name_of(distribution, version))
+        self.hold_name(&name_of(distribution, version))
+    }
+
+    /// Keeps the program of this file name from being removed, even if it is not downloaded yet.
+    pub(super) fn hold_name(&self, name: &str) -> ToolInUse {
+        self.room.hold(name)
     }
 
     /// Notes that a run uses a version.
     pub(super) fn note_use(&self, distribution: Distribution, version: &Version) {
-        if let Err(error) = self
-            .room
-            .note_use(&name_of(distribution, version), self.clock.now())
-        {
-            warn!(%error, %version, "Could not record the last use of a program");
+        self.note_use_of(&name_of(distribution, version));
+    }
+
+    /// Notes that a run uses the program of this file name.
+    pub(super) fn note_use_of(&self, name: &str) {
+        if let Err(error) = self.room.note_use(name, self.clock.now()) {
+            warn!(%error, name, "Could not record the last use of a program");
         }
     }
 
@@ -198,24 +206,46 @@ impl Downloads {
     ) -> Result<PathBuf, DownloadError> {
         let name = name_of(distribution, version);
         let program = self.settings.dir.join(&name);
-        let gate = self.gate(distribution, version);
-        let _turn = gate.lock().await;
-        if !program.is_file() {
-            self.download(distribution, version, &program).await?;
-            // The note is written after the download: a program that an administrator puts there must never count as
-            // downloaded.
-            if let Err(error) = self.room.note_download(&name, self.clock.now()) {
-                warn!(%error, %version, "Could not record a download, so it will not be removed to free disk space");
-            }
-            info!(%version, program = %program.display(), "Downloaded {}", distribution.title());
-        }
+        let download = self.download(distribution, version, &program);
+        self.once(&name, distribution.title(), download).await?;
         Ok(program)
     }
 
-    fn gate(&self, distribution: Distribution, version: &Version) -> Arc<tokio::sync::Mutex<()>> {
+    /// Downloads conftest, unless it exists, and returns its path.
+    pub(super) async fn fetch_conftest(&self, version: &Version) -> Result<PathBuf, DownloadError> {
+        let name = conftest::file_name(version);
+        let program = self.settings.dir.join(&name);
+        let download = self.download_conftest(version, &program);
+        self.once(&name, conftest::TITLE, download).await?;
+        Ok(program)
+    }
+
+    /// Downloads the program of this file name, unless it exists. The future does nothing until it is awaited.
+    async fn once(
+        &self,
+        name: &str,
+        title: &str,
+        download: impl Future<Output = Result<(), DownloadError>>,
+    ) -> Result<(), DownloadError> {
+        let program = self.settings.dir.join(name);
+        let gate = self.gate(name);
+        let _turn = gate.lock().await;
+        if !program.is_file() {
+            download.await?;
+            // The note is written after the download: a program that an administrator puts there must never count as
+            // downloaded.
+            if let Err(error) = self.room.note_download(name, self.clock.now()) {
+                warn!(%error, name, "Could not record a download, so it will not be removed to free disk space");
+            }
+            info!(program = %program.display(), "Downloaded {title}");
+        }
+        Ok(())
+    }
+
+    fn gate(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|_, gate| Arc::strong_count(gate) > 1);
-        Arc::clone(gates.entry((distribution, version.clone())).or_default())
+        Arc::clone(gates.entry(name.to_owned()).or_default())
     }
 
     async fn download(
@@ -229,11 +259,50 @@ impl Downloads {
             .sources
             .files(distribution, version, &self.settings.platform);
         let expected = self.signed_checksum(distribution, &files).await?;
+        let unpack: Unpack = unpack_zip;
+        self.install(
+            &files.archive,
+            &expected,
+            program,
+            (distribution.program(), unpack),
+        )
+        .await
+    }
+
+    /// Downloads conftest. Its makers sign no checksums, so the list is as trustworthy as the server with the releases.
+    async fn download_conftest(
+        &self,
+        version: &Version,
+        program: &Path,
+    ) -> Result<(), DownloadError> {
+        let files = self
+            .settings
+            .sources
+            .conftest(version, &self.settings.platform);
+        let list = self.web.bytes(&files.sums, MAX_SUMS_BYTES).await?;
+        let expected = listed(&list, &files.archive_name, &files.sums)?;
+        let unpack: Unpack = unpack_tar;
+        self.install(
+            &files.archive,
+            &expected,
+            program,
+            (conftest::PROGRAM, unpack),
+        )
+        .await
+    }
+
+    /// Downloads an archive, compares its checksum, and gives the program in it its name.
+    async fn install(
+        &self,
+        url: &Url,
+        expected: &str,
+        program: &Path,
+        (name, unpack): (&'static str, Unpack),
+    ) -> Result<(), DownloadError> {
         let workshop = self.workshop().map_err(|error| self.disk(error))?;
-        let archive = workshop.path().join("archive.zip");
-        self.save_archive(&files.archive, &expected, &archive)
-            .await?;
-        let (name, limit) = (distribution.program(), self.settings.max_bytes);
+        let archive = workshop.path().join("archive");
+        self.save_archive(url, expected, &archive).await?;
+        let limit = self.settings.max_bytes;
         let goal = program.to_owned();
         // The thread owns the work directory, so it exists until the thread ends, even if no task waits for the
         // result.
@@ -245,7 +314,7 @@ impl Downloads {
             .unwrap_or_else(|_| Err(UnpackError::Archive("unpacking was interrupted".to_owned())));
         unpacked.map_err(|error| match error {
             UnpackError::Archive(reason) => DownloadError::Archive {
-                url: shown(&files.archive),
+                url: shown(url),
                 reason,
             },
             UnpackError::Disk(error) => self.disk(error),
@@ -271,12 +340,7 @@ impl Downloads {
             url: shown(&files.sums),
             reason,
         })?;
-        checksum_of(&String::from_utf8_lossy(&list), &files.archive_name).ok_or_else(|| {
-            DownloadError::NotListed {
-                file: files.archive_name.clone(),
-                url: shown(&files.sums),
-            }
-        })
+        listed(&list, &files.archive_name, &files.sums)
     }
 
     async fn save_archive(
@@ -353,6 +417,17 @@ fn remove_abandoned(dir: &Path, now: DateTime<Utc>) {
     }
 }
 
+/// Returns the checksum of a file from a list, which comes from `url`.
+fn listed(list: &[u8], file: &str, url: &Url) -> Result<String, DownloadError> {
+    checksum_of(&String::from_utf8_lossy(list), file).ok_or_else(|| DownloadError::NotListed {
+        file: file.to_owned(),
+        url: shown(url),
+    })
+}
+
+/// Extracts the program of a name from an archive, if it has at most this many bytes, into a directory.
+type Unpack = fn(&Path, &str, u64, &Path) -> Result<NamedTempFile, UnpackError>;
+
 enum UnpackError {
     Archive(String),
     Disk(std::io::Error),
@@ -364,8 +439,8 @@ impl From<std::io::Error> for UnpackError {
     }
 }
 
-/// Extracts the program from an archive. Only the entry of that name is read.
-fn unpack(
+/// Extracts the program from a zip archive. Only the entry of that name is read.
+fn unpack_zip(
     archive: &Path,
     program: &str,
     limit: u64,
@@ -377,11 +452,44 @@ fn unpack(
     let mut entry = archive
         .by_name(program)
         .map_err(|error| bad(format!("`{program}`: {error}")))?;
+    copied(&mut entry, limit, workshop)
+}
+
+/// Extracts the program from a compressed tar archive. What stands before the program is read too, so the whole archive has
+/// a limit.
+fn unpack_tar(
+    archive: &Path,
+    program: &str,
+    limit: u64,
+    workshop: &Path,
+) -> Result<NamedTempFile, UnpackError> {
+    let bad = |error: std::io::Error| UnpackError::Archive(error.to_string());
+    let file = std::io::BufReader::new(std::fs::File::open(archive)?);
+    let unzipped = flate2::read::GzDecoder::new(file).take(limit.saturating_mul(2));
+    let mut archive = tar::Archive::new(unzipped);
+    for entry in archive.entries().map_err(bad)? {
+        let mut entry = entry.map_err(bad)?;
+        let is_program = entry.header().entry_type().is_file()
+            && &*entry.path().map_err(bad)? == Path::new(program);
+        if is_program {
+            return copied(&mut entry, limit, workshop);
+        }
+    }
+    Err(UnpackError::Archive(format!("it has no file `{program}`")))
+}
+
+/// Copies a program of at most `limit` bytes into a directory.
+fn copied(
+    program: &mut impl Read,
+    limit: u64,
+    workshop: &Path,
+) -> Result<NamedTempFile, UnpackError> {
+    let bad = |reason: String| UnpackError::Archive(reason);
     let mut unpacked = NamedTempFile::new_in(workshop)?;
     let mut part = vec![0; 64 << 10];
     let mut size = 0;
     loop {
-        let length = entry
+        let length = program
             .read(&mut part)
             .map_err(|error| bad(error.to_string()))?;
         if length == 0 {

@@ -172,7 +172,7 @@ pub enum DownloadError {
         /// Reason of the failure.
         reason: String,
     },
-    /// The signed list does not contain the file, so there is no such build.
+    /// The list does not contain the file, so there is no such build.
     #[error("there is no {file}: {url} does not list it")]
     NotListed {
         /// Name of the archive.
@@ -180,14 +180,14 @@ pub enum DownloadError {
         /// Address of the list of checksums.
         url: String,
     },
-    /// The file differs from the one that was signed.
+    /// The file differs from the one in the list of checksums.
     #[error(
-        "{url} is not the signed file: its SHA-256 is {found}, not {expected}. The download was deleted"
+        "{url} is not the released file: its SHA-256 is {found}, not {expected}. The download was deleted"
     )]
     Checksum {
         /// Address of the archive.
         url: String,
-        /// Checksum in the signed list.
+        /// Checksum in the list.
         expected: String,
         /// Checksum of the fetched file.
         found: String,

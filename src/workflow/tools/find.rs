@@ -154,14 +154,16 @@ impl Programs {
         versions
     }
 
-    fn look(&self, name: &str) -> Option<PathBuf> {
+    /// Returns the first program of this name.
+    pub fn look(&self, name: &str) -> Option<PathBuf> {
         self.dirs
             .iter()
             .map(|dir| dir.join(name))
             .find(|path| path.is_file())
     }
 
-    fn searched(&self) -> String {
+    /// Returns the searched directories, for messages.
+    pub fn searched(&self) -> String {
         let dirs: Vec<String> = self
             .dirs
             .iter()
@@ -197,6 +199,16 @@ impl Programs {
         }
     }
 
+    /// Runs a program that answers at once, with the environment of programs.
+    pub async fn ask(&self, program: &Path, args: &[&str]) -> Result<CallOutput, ProcessError> {
+        let cmd = Cmd::new(program)
+            .args(args)
+            .envs(self.environment.iter())
+            .env("CHECKPOINT_DISABLE", "1")
+            .deadline(VERSION_DEADLINE);
+        patiently(&cmd).await
+    }
+
     async fn version_of(&self, program: &Path) -> Result<Version, ToolError> {
         let stamp = FileIdentity::of(program);
         let known = self
@@ -220,12 +232,7 @@ impl Programs {
     }
 
     async fn ask_version(&self, program: &Path) -> Result<Version, ToolError> {
-        let cmd = Cmd::new(program)
-            .args(["version", "-json"])
-            .envs(self.environment.iter())
-            .env("CHECKPOINT_DISABLE", "1")
-            .deadline(VERSION_DEADLINE);
-        let output = patiently(&cmd).await?;
+        let output = self.ask(program, &["version", "-json"]).await?;
         answered(&output).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),
             answer: output

@@ -1,4 +1,4 @@
-//! Provides the programs that run code: Terraform and OpenTofu in many versions (reference 12.1 to 12.3).
+//! Provides the programs that run code: Terraform and OpenTofu in many versions (reference 12.1 to 12.3), and conftest.
 //!
 //! A program is searched in `--tf-bin-dir`, among the downloaded ones and on the PATH. If it is missing and downloads
 //! are allowed, it is downloaded ([`Downloads`]). The configuration of a project, its code and the administrator
@@ -9,6 +9,7 @@
 //! contains the version and the platform. So a mirror can withhold programs, but it cannot replace them.
 
 mod choice;
+mod conftest;
 mod download;
 mod error;
 mod fetch;
@@ -25,6 +26,7 @@ use semver::Version;
 use tracing::warn;
 
 pub use choice::{ChosenBy, VersionChoice, VersionSources};
+pub use conftest::FoundConftest;
 pub use download::{DownloadSettings, Downloads, Platform};
 pub use error::{DownloadError, ToolError};
 pub use find::FoundTool;

@@ -23,6 +23,8 @@ const MAX_LIST_BYTES: u64 = 64 << 20;
 const TOFU_LIST: &str = "https://get.opentofu.org/tofu/api.json";
 /// Parent address of the files of OpenTofu.
 const TOFU_FILES: &str = "https://github.com/opentofu/opentofu/releases/download";
+/// Parent address of the files of conftest.
+const CONFTEST_FILES: &str = "https://github.com/open-policy-agent/conftest/releases/download";
 /// Parent address of the list and the files of Terraform.
 const TERRAFORM: &str = "https://releases.hashicorp.com";
 
@@ -32,6 +34,15 @@ pub struct Sources {
     terraform: Url,
     tofu_list: Url,
     tofu_files: Url,
+    conftest_files: Url,
+}
+
+/// Addresses of the files of one version of conftest on one platform.
+pub(super) struct ConftestFiles {
+    /// Name of the archive, as the list of checksums has it.
+    pub archive_name: String,
+    pub archive: Url,
+    pub sums: Url,
 }
 
 /// Addresses of the files of one version on one platform.
@@ -57,6 +68,26 @@ impl Sources {
             terraform: terraform.cloned().unwrap_or_else(|| known(TERRAFORM)),
             tofu_list: tofu.map_or_else(|| known(TOFU_LIST), |base| below(base, &["api.json"])),
             tofu_files: tofu.cloned().unwrap_or_else(|| known(TOFU_FILES)),
+            conftest_files: known(CONFTEST_FILES),
+        }
+    }
+
+    /// Sets the parent address of the files of conftest, which has a directory such as `v0.62.0` for each version.
+    #[must_use]
+    pub fn with_conftest(self, conftest_files: Url) -> Self {
+        Self {
+            conftest_files,
+            ..self
+        }
+    }
+
+    pub(super) fn conftest(&self, version: &Version, platform: &Platform) -> ConftestFiles {
+        let folder = below(&self.conftest_files, &[&format!("v{version}")]);
+        let archive_name = conftest_archive(version, platform);
+        ConftestFiles {
+            archive: below(&folder, &[&archive_name]),
+            sums: below(&folder, &["checksums.txt"]),
+            archive_name,
         }
     }
 
@@ -98,6 +129,20 @@ impl Sources {
 /// Returns the name of an archive, such as `terraform_1.9.8_linux_amd64.zip`.
 fn archive_name(distribution: Distribution, version: &Version, platform: &Platform) -> String {
     format!("{}_{version}_{platform}.zip", distribution.program())
+}
+
+/// Returns the name of an archive of conftest, such as `conftest_0.62.0_Linux_x86_64.tar.gz`.
+fn conftest_archive(version: &Version, platform: &Platform) -> String {
+    let os = match platform.os {
+        "linux" => "Linux",
+        "darwin" => "Darwin",
+        other => other,
+    };
+    let arch = match platform.arch {
+        "amd64" => "x86_64",
+        other => other,
+    };
+    format!("conftest_{version}_{os}_{arch}.tar.gz")
 }
 
 fn below(base: &Url, path: &[&str]) -> Url {
@@ -310,6 +355,28 @@ mod tests {
         https://mirror.example.com/hashi/v1.9.8/tofu_1.9.8_SHA256SUMS
         https://mirror.example.com/hashi/v1.9.8/tofu_1.9.8_SHA256SUMS.gpgsig
         ");
+    }
+
+    #[test]
+    fn conftest_is_where_its_makers_have_it() {
+        let arm = Platform {
+            os: "darwin",
+            arch: "arm64",
+        };
+        let sources = Sources::new(None, None);
+        let [intel, arm] = [platform(), arm].map(|platform| {
+            let files = sources.conftest(&Version::new(0, 62, 0), &platform);
+            format!("{} {}", files.archive, files.sums)
+        });
+        let folder = "https://github.com/open-policy-agent/conftest/releases/download/v0.62.0";
+        assert_eq!(
+            intel,
+            format!("{folder}/conftest_0.62.0_Linux_x86_64.tar.gz {folder}/checksums.txt")
+        );
+        assert_eq!(
+            arm,
+            format!("{folder}/conftest_0.62.0_Darwin_arm64.tar.gz {folder}/checksums.txt")
+        );
     }
 
     #[test]

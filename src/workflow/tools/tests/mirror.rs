@@ -205,6 +205,19 @@ pub fn archive_of(name: &str, content: &[u8]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
+/// Creates a compressed tar archive with files.
+pub fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut archive = tar::Builder::new(zipped);
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o755);
+        archive.append_data(&mut header, name, *content).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
 /// Creates a program that can only print its version.
 pub fn program(version: &str) -> Vec<u8> {
     format!("#!/bin/sh\necho '{{\"terraform_version\":\"{version}\"}}'\n").into_bytes()

@@ -17,7 +17,7 @@ use super::*;
 use crate::clock::{Clock as _, ManualClock};
 use crate::discovery::required_versions;
 use crate::model::RepoPath;
-use mirror::{MirrorAnswer, ReleaseMirror, Signer, archive_of, program};
+use mirror::{MirrorAnswer, ReleaseMirror, Signer, archive_of, program, tar_of};
 
 const ZIP: &str = "terraform_1.9.8_linux_amd64.zip";
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -50,7 +50,8 @@ impl ToolWorld {
             max_bytes: 1 << 20,
             ..DownloadSettings::new(
                 dir.path().join("bin"),
-                Sources::new(Some(&mirror.url), Some(&mirror.url)),
+                Sources::new(Some(&mirror.url), Some(&mirror.url))
+                    .with_conftest(mirror.url.clone()),
             )
         };
         let downloads = Downloads::new(settings, maker.keys(), Arc::clone(&clock) as _).unwrap();
@@ -156,6 +157,102 @@ async fn a_verified_program_is_kept_read_only_and_downloaded_once() {
     assert_eq!(world.kept(), ["terraform1.9.8"]);
     world.fetch("1.9.8").await.unwrap();
     assert_eq!(world.mirror.asked(ZIP), 1);
+}
+
+const CONFTEST: &[u8] = b"#!/bin/sh\necho 'Conftest: 0.62.0'\necho 'OPA: 1.6.0'\n";
+const CONFTEST_TAR: &str = "conftest_0.62.0_Linux_x86_64.tar.gz";
+
+/// Publishes version 0.62.0 of conftest with this checksum.
+fn release_conftest(mirror: &ReleaseMirror, archive: Vec<u8>, digest: &str) {
+    let sums = format!("{digest}  {CONFTEST_TAR}\n");
+    let folder = "v0.62.0";
+    mirror.put(
+        &format!("{folder}/checksums.txt"),
+        MirrorAnswer::Bytes(sums.into()),
+    );
+    mirror.put(
+        &format!("{folder}/{CONFTEST_TAR}"),
+        MirrorAnswer::Bytes(archive),
+    );
+}
+
+#[tokio::test]
+async fn conftest_is_downloaded_once_with_the_checksum_of_its_release() {
+    let world = ToolWorld::with(&[]).await;
+    let archive = tar_of(&[("README.md", b"x"), ("conftest", CONFTEST)]);
+    let digest = hex::encode(Sha256::digest(&archive));
+    release_conftest(&world.mirror, archive, &digest);
+    let (tools, mirror, _dir, _clock) = world.tools();
+    let wanted = version("0.62.0");
+    let found = tools.conftest(Some(&wanted)).await.unwrap();
+    assert_eq!(found.version.as_ref(), Some(&wanted));
+    assert_eq!(std::fs::read(&found.program).unwrap(), CONFTEST);
+    let again = tools.conftest(Some(&wanted)).await.unwrap();
+    assert_eq!(again, found);
+    assert_eq!(mirror.asked(CONFTEST_TAR), 1);
+    let downloads = tools.downloads().unwrap();
+    assert!(
+        !downloads.evict("conftest0.62.0").await.unwrap(),
+        "it is in use"
+    );
+    drop((found, again));
+    assert!(downloads.evict("conftest0.62.0").await.unwrap());
+    let other = tools.conftest(Some(&version("0.61.0"))).await.unwrap_err();
+    assert!(matches!(other, ToolError::Download { .. }), "{other}");
+    let plain = tools.conftest(None).await.unwrap_err();
+    assert!(matches!(plain, ToolError::Missing { .. }), "{plain}");
+}
+
+#[tokio::test]
+async fn a_download_of_conftest_with_another_checksum_is_deleted() {
+    let world = ToolWorld::with(&[]).await;
+    let wanted = version("0.62.0");
+    for (archive, expected) in [
+        (
+            tar_of(&[("conftest", CONFTEST)]),
+            "is not the released file",
+        ),
+        (
+            tar_of(&[("conftest/conftest", CONFTEST)]),
+            "it has no file `conftest`",
+        ),
+        (b"no archive".to_vec(), "cannot be unpacked"),
+    ] {
+        let digest = if expected == "is not the released file" {
+            "a".repeat(64)
+        } else {
+            hex::encode(Sha256::digest(&archive))
+        };
+        release_conftest(&world.mirror, archive, &digest);
+        let error = world.downloads.fetch_conftest(&wanted).await.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(world.kept(), [""; 0], "after: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_installed_conftest_has_to_be_the_requested_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
+    let (wanted, other) = (version("0.62.0"), version("0.60.0"));
+    put(dir.path(), "conftest", CONFTEST);
+    assert!(tools.conftest(None).await.is_ok());
+    assert!(tools.conftest(Some(&wanted)).await.is_ok());
+    let error = tools.conftest(Some(&other)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "conftest 0.60.0 is required, but this server has 0.62.0"
+    );
+    // A program that `go install` has built knows no version. With the version in its name, it counts.
+    let dev = b"#!/bin/sh\necho 'Conftest: dev'\n";
+    put(dir.path(), "conftest", dev);
+    assert!(tools.conftest(None).await.is_ok());
+    let error = tools.conftest(Some(&other)).await.unwrap_err();
+    assert!(matches!(error, ToolError::Unasked { .. }), "{error}");
+    put(dir.path(), "conftest0.60.0", dev);
+    let found = tools.conftest(Some(&other)).await.unwrap();
+    assert_eq!(found.program, dir.path().join("conftest0.60.0"));
 }
 
 #[tokio::test]
@@ -291,8 +388,8 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
     }
     insta::with_settings!({filters => [(r"[0-9a-f]{64}", "SHA256"), (r"key [0-9A-F]{40}", "key KEY")]}, {
         insta::assert_snapshot!(refusals.join("\n"), @"
-        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the signed file: its SHA-256 is SHA256, not SHA256. The download was deleted
-        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the signed file: its SHA-256 is SHA256, not SHA256. The download was deleted
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the released file: its SHA-256 is SHA256, not SHA256. The download was deleted
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the released file: its SHA-256 is SHA256, not SHA256. The download was deleted
         the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not valid, so its checksums cannot be trusted: it is not a signature of this file with the key KEY
         the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not valid, so its checksums cannot be trusted: it is not a signature of this file with the key KEY
         the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not valid, so its checksums cannot be trusted: it is not an OpenPGP signature

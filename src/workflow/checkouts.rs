@@ -409,17 +409,47 @@ impl Checkouts {
         refs: &[RefName],
     ) -> Result<Fetched, CheckoutError> {
         self.check_mirror(&at.repo)?;
-        let (needed, pull_ref) = (refs, self.head_ref(at).await?);
-        let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
-        let ticket = self.syncer.enter(&at.repo, &refs);
-        let _gate = self.syncer.gate(&at.repo).await;
+        let pull_ref = self.head_ref(at).await?;
+        self.fetch_refs(
+            (&at.repo, &format!("fetch for {at}")),
+            commit,
+            refs,
+            pull_ref,
+        )
+        .await
+    }
+
+    /// Updates the mirror of a repository to refs, and to a commit. `purpose` is for people who wait for the mirror. No
+    /// head of a pull request comes along.
+    pub(super) async fn fetch_trusted(
+        &self,
+        repo: &RepoId,
+        purpose: &str,
+        commit: Option<&CommitSha>,
+        refs: &[RefName],
+    ) -> Result<Fetched, CheckoutError> {
+        self.check_mirror(repo)?;
+        self.fetch_refs((repo, purpose), commit, refs, None).await
+    }
+
+    /// Fetches refs and a commit. The error of the ref `pull_ref` is of no interest.
+    async fn fetch_refs(
+        &self,
+        (repo, purpose): (&RepoId, &str),
+        commit: Option<&CommitSha>,
+        needed: &[RefName],
+        pull_ref: Option<RefName>,
+    ) -> Result<Fetched, CheckoutError> {
+        let refs: Vec<RefName> = needed.iter().cloned().chain(pull_ref).collect();
+        let ticket = self.syncer.enter(repo, &refs);
+        let _gate = self.syncer.gate(repo).await;
         if let Some(brought) = ticket.brought() {
             let fetched = brought?;
             let Some(commit) = commit else {
                 return Ok(fetched);
             };
-            if self.git.mirror(&at.repo).has_commit(commit).await? {
-                self.syncer.used(&at.repo).await;
+            if self.git.mirror(repo).has_commit(commit).await? {
+                self.syncer.used(repo).await;
                 return Ok(Fetched {
                     wanted: Head::Present,
                     ..fetched
@@ -427,11 +457,11 @@ impl Checkouts {
             }
         }
         // The future is large, and every caller's future would contain it.
-        let fetched = Box::pin(self.fetch_for_all(at, commit, &ticket)).await?;
-        self.syncer.used(&at.repo).await;
+        let fetched = Box::pin(self.fetch_for_all((repo, purpose), commit, &ticket)).await?;
+        self.syncer.used(repo).await;
         let refused = |name: &dyn std::fmt::Display, why: &String| {
             GitError::Fsck {
-                doing: format!("fetch {name} of {}", at.repo),
+                doing: format!("fetch {name} of {repo}"),
                 message: why.clone(),
             }
             .into()
@@ -455,36 +485,27 @@ impl Checkouts {
     /// Fetches everything that the tasks waiting at this moment need.
     async fn fetch_for_all(
         &self,
-        at: &PullRef,
+        (repo, purpose): (&RepoId, &str),
         commit: Option<&CommitSha>,
         ticket: &FetchTicket,
     ) -> Result<Fetched, CheckoutError> {
-        let forge = self.forges.of(&at.repo)?;
-        let credentials = forge.git_credentials(&at.repo).await?;
-        let held = self
-            .leases
-            .obtain(&at.repo, &format!("fetch for {at}"))
-            .await?;
+        let forge = self.forges.of(repo)?;
+        let credentials = forge.git_credentials(repo).await?;
+        let held = self.leases.obtain(repo, purpose).await?;
         let included = ticket.include();
         let request = FetchRequest {
-            url: &forge.clone_url(&at.repo),
+            url: &forge.clone_url(repo),
             credentials: Some(&credentials),
             refs: &included.refs,
             wanted: commit,
             deadline: self.fetch_time,
         };
-        let Some(fetched) = held
-            .run(self.git.mirror(&at.repo).fetch(&request))
-            .await
-            .done()
-        else {
-            return Err(CheckoutError::LeaseLost {
-                repo: at.repo.clone(),
-            });
+        let Some(fetched) = held.run(self.git.mirror(repo).fetch(&request)).await.done() else {
+            return Err(CheckoutError::LeaseLost { repo: repo.clone() });
         };
         ticket.finish(&included, &fetched);
         if fetched.is_err() {
-            forge.renew_access(&at.repo);
+            forge.renew_access(repo);
         }
         Ok(fetched?)
     }

@@ -14,6 +14,7 @@ mod installed_modules;
 mod lend;
 mod mirror_leases;
 mod output;
+mod policies;
 mod provider_cache;
 mod run_registry;
 mod sandbox;
@@ -34,6 +35,7 @@ pub use hooks::HookPlace;
 pub use installed_modules::InstalledModule;
 pub use mirror_leases::MirrorLeases;
 pub use output::{OutputHub, RunOutput};
+pub use policies::{PolicySources, PolicyWork, ReadyPolicies};
 pub use provider_cache::{CacheSession, InitPlace, Linked, PackagePath, PackageUse, ProviderCache};
 pub use run_registry::{RegistryAccess, RunPlaces, RunReader, RunRegistry};
 pub use sandbox::RunSandbox;
@@ -43,7 +45,7 @@ pub use terraform::{
     PlanMade, PlanText, ProfileSetup, RunError, StateWork, Terraform, ToolContext,
 };
 pub use tools::{
-    ChosenBy, DownloadError, DownloadSettings, DownloadUse, Downloads, FoundTool, InvalidKey,
-    Platform, Sources, ToolError, Tools, TrustedKeys, VersionChoice, VersionSources,
+    ChosenBy, DownloadError, DownloadSettings, DownloadUse, Downloads, FoundConftest, FoundTool,
+    InvalidKey, Platform, Sources, ToolError, Tools, TrustedKeys, VersionChoice, VersionSources,
 };
 pub use uses::PullInUse;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use lockkeeper_policy::verdict::Verdict;
 use tokio_util::sync::CancellationToken;
 
 use super::data_dir::DataDir;
@@ -15,8 +16,8 @@ use super::steps::{
 };
 use super::{
     ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, FoundTool, InstalledModule,
-    ProviderCache, PullFacts, RegistryAccess, ResourceList, RunOutput, StageSetup, StepError,
-    StepFailure, StepName, ToolError, Tools, VersionSources,
+    PolicyWork, ProviderCache, PullFacts, RegistryAccess, ResourceList, RunOutput, StageSetup,
+    StepError, StepFailure, StepName, ToolError, Tools, VersionSources,
     cli_config::{self, CONFIG_FILE},
 };
 use crate::config::server::RunStage;
@@ -81,6 +82,8 @@ pub struct ToolContext<'a> {
     pub registry: Option<&'a RegistryAccess>,
     /// True if a plan reports the modules that `init` has installed.
     pub lists_modules: bool,
+    /// Policies that a plan is checked against; `None` for other runs, and without policy checks.
+    pub policies: Option<&'a PolicyWork>,
     /// Arguments of the comment for the built-in steps.
     pub given: CommentWords<'a>,
     /// Destination of the output.
@@ -107,6 +110,8 @@ pub struct PlanMade {
     pub workflow: Sha256Digest,
     /// Modules from registries that the plan uses, as far as they were requested. An error says why they are unknown.
     pub modules: Result<Vec<InstalledModule>, String>,
+    /// One verdict for each policy set of the context, in the same order.
+    pub policies: Vec<Verdict>,
 }
 
 /// Output of the built-in `plan`.
@@ -174,7 +179,8 @@ impl RunError {
 }
 
 impl Terraform {
-    /// Runs the steps that plan.
+    /// Runs the steps that plan, and then those that check the plan against policies. A check that fails is a verdict, and
+    /// not an error.
     pub async fn plan(
         &self,
         place: &ToolContext<'_>,
@@ -183,13 +189,9 @@ impl Terraform {
         let tool = self.tool(place, sources).await?;
         let setup = self.setup(place, RunStage::Plan)?;
         let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
-        let mut steps = self.steps(
-            place,
-            &tool,
-            &scratch,
-            (setup, &environment),
-            Deadline::after(place.timeout),
-        );
+        let deadline = Deadline::after(place.timeout);
+        let of_stage = (setup, &*environment);
+        let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let modules = steps.modules_used().await;
         let shown = match steps.list().await {
@@ -197,6 +199,19 @@ impl Terraform {
             Err(error) => return Err(StepError { output, ..error }.into()),
         };
         let file = scratch::read(RunFiles::within(scratch.dir()).plan, MAX_PLAN).await?;
+        let policies = match place.policies {
+            None => Vec::new(),
+            Some(work) => {
+                let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
+                let stage = &place.workflow.policy_check.steps;
+                // Boxed, because the future is large, and most plans have no policies.
+                let checked = Box::pin(steps.check_policies(work, stage, &self.scratch)).await;
+                match checked {
+                    Ok(verdicts) => verdicts,
+                    Err(error) => return Err(StepError { output, ..error }.into()),
+                }
+            }
+        };
         let plan_output = plan.map(|KeptOutput { text, is_cut }| PlanText { text, is_cut });
         Ok(PlanMade {
             file,
@@ -206,6 +221,7 @@ impl Terraform {
             tool,
             workflow: place.workflow.fingerprint(),
             modules,
+            policies,
         })
     }
 
@@ -360,6 +376,7 @@ impl Terraform {
     ) -> Steps<'a> {
         Steps {
             tool,
+            tools: &self.tools,
             environment,
             providers: self.providers.as_ref(),
             bin_dirs: self.tools.dirs(),

@@ -73,12 +73,12 @@ impl Steps<'_> {
                 self.change_state(&["state", "rm"], extra, name, ToolReport::Removed)
                     .await
             }
-            Builtin::PolicyCheck => Err(failed(name, StepFailure::NotAvailable)),
+            Builtin::PolicyCheck => Err(failed(name, StepFailure::OtherStage)),
         };
         text.map(KeptOutput::whole)
     }
 
-    fn expanded(&self, extra: &[String]) -> Vec<OsString> {
+    pub(super) fn expanded(&self, extra: &[String]) -> Vec<OsString> {
         let all = self.of_builtin();
         let value = |name: &str| all.get(std::ffi::OsStr::new(name)).map(OsString::as_os_str);
         extra

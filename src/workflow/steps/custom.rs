@@ -124,7 +124,7 @@ impl Steps<'_> {
         }
     }
 
-    fn shell(&self, shell: &Shell, command: &str) -> Cmd {
+    pub(super) fn shell(&self, shell: &Shell, command: &str) -> Cmd {
         let cmd = Cmd::new(&shell.program)
             .args(&shell.args)
             .arg(command)

@@ -145,9 +145,11 @@ pub enum StepFailure {
     /// No step has written a plan file.
     #[error("needs a plan file, but no step wrote `$PLANFILE`")]
     NoPlan,
-    /// The step is not available in this version.
-    #[error("is not available in this version of Lockkeeper. Remove the step from the workflow")]
-    NotAvailable,
+    /// The step `policy_check` is in another stage.
+    #[error(
+        "runs only in the stage `policy_check`. Move the step there, or remove it from the workflow"
+    )]
+    OtherStage,
     /// The program could not be run.
     #[error("could not be run")]
     Process(#[source] ProcessError),

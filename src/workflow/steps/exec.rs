@@ -66,6 +66,12 @@ impl Exec<'_> {
         cmd.sandbox(self.sandbox.of_command(self.place, program))
     }
 
+    /// Confines a program that evaluates policies to its sandbox, with paths that it only reads.
+    pub fn of_policies(&self, cmd: Cmd, program: &Path, read: [&Path; 2]) -> Cmd {
+        let sandbox = self.sandbox.of_tool(self.place, program);
+        cmd.sandbox(sandbox.map(|sandbox| sandbox.reads(read)))
+    }
+
     /// Runs a program to its end and returns its output. `shown` is the line before the output on the page. With a
     /// file, standard output goes only there.
     pub async fn run(

@@ -17,6 +17,7 @@ mod flags;
 mod init_programs;
 mod multienv;
 mod plain_init;
+mod policy_check;
 mod reports;
 mod variables;
 
@@ -25,7 +26,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::{ChildEnvironment, FoundTool, InstalledModule, ProviderCache, PullFacts};
+use super::{ChildEnvironment, FoundTool, InstalledModule, ProviderCache, PullFacts, Tools};
 use crate::config::workflow::{Builtin, Step, Workflow};
 use crate::git::ModuleAccess;
 use crate::model::ProjectKey;
@@ -40,6 +41,8 @@ pub(super) use variables::base;
 /// State that the steps of one run share.
 pub(super) struct Steps<'a> {
     pub tool: &'a FoundTool,
+    /// Programs of this machine, for those that check policies.
+    pub tools: &'a Tools,
     pub environment: &'a ChildEnvironment,
     pub providers: Option<&'a ProviderCache>,
     /// Directories of programs that were downloaded or installed for runs.

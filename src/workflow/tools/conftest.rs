@@ -15,7 +15,7 @@ pub(super) const PROGRAM: &str = "conftest";
 /// Name of the program in messages.
 pub(super) const TITLE: &str = "conftest";
 
-/// The program conftest.
+/// Conftest with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundConftest {
     /// Absolute path of the program.

@@ -1,0 +1,301 @@
+//! Reads what conftest reports, and writes the file of results for the steps after it (reference 13.2).
+//!
+//! Only the report in JSON decides. An exit code other than 0 without a violation in the report is an error, and so is
+//! everything that conftest prints instead of a report.
+
+use lockkeeper_policy::conftest;
+use lockkeeper_policy::findings::{Finding, FindingLevel};
+use lockkeeper_policy::sets::PolicySet;
+use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
+use serde::{Deserialize, Serialize};
+
+use super::PolicyEvaluation;
+use crate::model::Sha256Digest;
+
+/// Text in place of the path of the plan.
+pub(in crate::workflow) const REDACTED: &str = "<redacted plan file>";
+
+/// Maximum number of bytes of a report.
+pub(in crate::workflow) const MAX_REPORT: u64 = 16 << 20;
+
+/// Maximum number of characters of an error of conftest in a reason.
+const MAX_ERROR: usize = 600;
+
+/// One finished run of conftest.
+pub(in crate::workflow) struct ConftestRun<'a> {
+    /// Exit code: 0, or 1 and 2 if the plan violates policies.
+    pub code: i32,
+    /// Standard output, which is the report.
+    pub report: &'a str,
+    /// Standard error, with the reason if there is no report.
+    pub errors: &'a str,
+    /// True if warnings count as violations (`--fail-on-warn`).
+    pub fails_on_warnings: bool,
+}
+
+/// Reads the findings of a run, with the text that conftest prints for people.
+pub(in crate::workflow) fn evaluated(run: &ConftestRun<'_>) -> PolicyEvaluation {
+    let mut found = match conftest::read(run.report) {
+        Ok(found) => found,
+        Err(error) => {
+            let said = first_chars(run.errors.trim(), MAX_ERROR);
+            let why = if said.is_empty() {
+                format!(
+                    "conftest ended with exit code {}, and its report cannot be used: {error}",
+                    run.code
+                )
+            } else {
+                format!("conftest ended with exit code {}: {said}", run.code)
+            };
+            let why = format!("{why}. Correct the policies of the set, then plan again");
+            return PolicyEvaluation::not(why, run.errors);
+        }
+    };
+    if run.fails_on_warnings {
+        for finding in &mut found {
+            if finding.level == FindingLevel::Warn {
+                finding.level = FindingLevel::Deny;
+            }
+        }
+    }
+    let output = standard_text(run.report).unwrap_or_else(|| text_of(&found));
+    if run.code != 0 && !found.iter().any(Finding::is_violation) {
+        let why = format!(
+            "conftest ended with exit code {}, but its report has no violation. Plan again, and look at the page of \
+             the run if it happens again",
+            run.code
+        );
+        return PolicyEvaluation::not(why, output);
+    }
+    PolicyEvaluation {
+        found: Ok(found),
+        output,
+    }
+}
+
+fn first_chars(text: &str, most: usize) -> String {
+    let first: String = text.chars().take(most).collect();
+    if first.len() < text.len() {
+        format!("{first}…")
+    } else {
+        first
+    }
+}
+
+/// Part of a report that conftest prints for people.
+#[derive(Deserialize)]
+struct ReportedFile {
+    #[serde(default)]
+    filename: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    successes: u64,
+    #[serde(default)]
+    failures: Option<Vec<ReportedRule>>,
+    #[serde(default)]
+    warnings: Option<Vec<ReportedRule>>,
+    #[serde(default)]
+    exceptions: Option<Vec<ReportedRule>>,
+}
+
+#[derive(Deserialize)]
+struct ReportedRule {
+    msg: String,
+}
+
+/// Returns the text that conftest prints by default. Patterns of administrators (`policy_item_regex`) are made for it.
+fn standard_text(report: &str) -> Option<String> {
+    let files: Vec<ReportedFile> = serde_json::from_str(report).ok()?;
+    let mut lines = Vec::new();
+    let (mut passed, mut counts) = (0, [0; 3]);
+    for file in &files {
+        let groups = [
+            ("WARN", &file.warnings),
+            ("FAIL", &file.failures),
+            ("EXCP", &file.exceptions),
+        ];
+        for ((word, rules), count) in groups.into_iter().zip(&mut counts) {
+            for rule in rules.iter().flatten() {
+                *count += 1;
+                lines.push(line(word, &file.filename, &file.namespace, &rule.msg));
+            }
+        }
+        passed += file.successes;
+    }
+    let [warnings, failures, exceptions] = counts;
+    let tests = passed + warnings + failures + exceptions;
+    let counted = |count: u64, word: &str| {
+        let end = if count == 1 { "" } else { "s" };
+        format!("{count} {word}{end}")
+    };
+    lines.push(format!(
+        "\n{}, {passed} passed, {}, {}, {}\n",
+        counted(tests, "test"),
+        counted(warnings, "warning"),
+        counted(failures, "failure"),
+        counted(exceptions, "exception")
+    ));
+    Some(lines.join("\n"))
+}
+
+fn line(word: &str, file: &str, namespace: &str, message: &str) -> String {
+    format!("{word} - {file} - {namespace} - {message}")
+}
+
+/// Returns findings in the form of conftest.
+pub(in crate::workflow) fn text_of(findings: &[Finding]) -> String {
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|finding| {
+            let word = match finding.level {
+                FindingLevel::Deny | FindingLevel::RequireApproval { .. } => "FAIL",
+                FindingLevel::Warn => "WARN",
+            };
+            let rule = &finding.rule;
+            let namespace = rule
+                .rsplit_once('.')
+                .map_or(&**rule, |(package, _)| package);
+            line(word, REDACTED, namespace, &finding.message)
+        })
+        .collect();
+    lines.join("\n")
+}
+
+/// Result of a set in the file of results, with the keys of Atlantis.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct SetResult<'a> {
+    policy_set_name: &'a str,
+    policy_output: &'a str,
+    passed: bool,
+    req_approval_count: u32,
+    approvals: [(); 0],
+    hashes: Vec<&'a str>,
+    policy_item_regex: &'a str,
+}
+
+/// Returns the content of the file of results (`POLICYCHECKFILE`).
+pub(in crate::workflow) fn results<'a>(
+    verdicts: impl Iterator<Item = (&'a PolicySet, &'a Verdict)>,
+) -> String {
+    let results: Vec<SetResult<'_>> = verdicts
+        .map(|(set, verdict)| SetResult {
+            policy_set_name: set.name.as_str(),
+            policy_output: match &verdict.outcome {
+                VerdictOutcome::Passed | VerdictOutcome::Failed => &verdict.output,
+                VerdictOutcome::NotEvaluated(why) => why,
+            },
+            passed: verdict.outcome == VerdictOutcome::Passed,
+            req_approval_count: set.approve_count,
+            approvals: [],
+            hashes: verdict.items.iter().map(Sha256Digest::as_str).collect(),
+            policy_item_regex: set.item_regex.as_str(),
+        })
+        .collect();
+    serde_json::to_string(&results).expect("texts and numbers are always JSON")
+}
+
+/// Returns the arguments of the configuration, split into words as a shell would (reference 13.2), so that
+/// `--namespace main` can be one item of the list.
+pub(in crate::workflow) fn words(extra: &[String]) -> Vec<String> {
+    extra
+        .iter()
+        .flat_map(|argument| shlex::split(argument).unwrap_or_else(|| vec![argument.clone()]))
+        .collect()
+}
+
+/// Returns true if warnings count as violations.
+pub(in crate::workflow) fn fails_on_warnings(words: &[String]) -> bool {
+    words
+        .iter()
+        .any(|word| matches!(word.as_str(), "--fail-on-warn" | "--fail-on-warn=true"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"[
+        {
+            "filename": "<redacted plan file>",
+            "namespace": "main",
+            "successes": 2,
+            "warnings": [{"msg": "no tag", "metadata": {"query": "data.main.warn"}}],
+            "failures": [{"msg": "bucket is public", "metadata": {"query": "data.main.deny"}}]
+        }
+    ]"#;
+    const WARNING: &str = r#"[{"filename": "p", "namespace": "main", "successes": 1, "warnings": [{"msg": "no tag"}]}]"#;
+    const PASSED: &str = r#"[{"filename": "p", "namespace": "main", "successes": 1}]"#;
+
+    fn run(code: i32, report: &str, errors: &str, fails_on_warnings: bool) -> PolicyEvaluation {
+        evaluated(&ConftestRun {
+            code,
+            report,
+            errors,
+            fails_on_warnings,
+        })
+    }
+
+    fn violations(evaluated: &PolicyEvaluation) -> Result<usize, &str> {
+        let found = evaluated.found.as_ref().map_err(String::as_str)?;
+        Ok(found
+            .iter()
+            .filter(|finding| finding.is_violation())
+            .count())
+    }
+
+    #[test]
+    fn the_report_decides_and_not_the_exit_code_alone() {
+        for (code, report, errors, fails_on_warnings, expected) in [
+            (0, PASSED, "", false, Some(0)),
+            (1, REPORT, "", false, Some(1)),
+            (2, REPORT, "", true, Some(2)),
+            (0, REPORT, "", false, Some(1)),
+            (0, WARNING, "", false, Some(0)),
+            (1, WARNING, "", true, Some(1)),
+            (1, WARNING, "", false, None),
+            (1, PASSED, "", false, None),
+            (0, "", "", false, None),
+            (1, "", "Error: running test: rego_parse_error", false, None),
+            (0, "PASS: 0/0", "", false, None),
+        ] {
+            let evaluated = run(code, report, errors, fails_on_warnings);
+            assert_eq!(
+                violations(&evaluated).ok(),
+                expected,
+                "{code} {report} {errors}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_error_of_conftest_is_the_reason() {
+        let evaluated = run(1, "", "Error: load policies: no policies found\n", false);
+        assert_eq!(
+            violations(&evaluated),
+            Err(
+                "conftest ended with exit code 1: Error: load policies: no policies found. Correct the policies of the \
+                 set, then plan again"
+            )
+        );
+    }
+
+    #[test]
+    fn the_text_is_that_of_conftest() {
+        assert_eq!(
+            run(1, REPORT, "", false).output,
+            "WARN - <redacted plan file> - main - no tag\n\
+             FAIL - <redacted plan file> - main - bucket is public\n\n\
+             4 tests, 2 passed, 1 warning, 1 failure, 0 exceptions\n"
+        );
+    }
+
+    #[test]
+    fn arguments_are_words() {
+        let words = words(&["--namespace main".to_owned(), "-d '/a b'".to_owned()]);
+        assert_eq!(words, ["--namespace", "main", "-d", "/a b"]);
+        assert!(!fails_on_warnings(&words));
+        assert!(fails_on_warnings(&["--fail-on-warn".to_owned()]));
+    }
+}

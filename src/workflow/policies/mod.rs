@@ -1,0 +1,122 @@
+//! Checks a plan against policies (reference 13), as a part of the run that makes it.
+//!
+//! - [`sources`] reads the policies: from a directory of the server, or from a commit of a mirror. It never reads the head
+//!   of the pull request.
+//! - [`conftest`] runs the program conftest and reads its report, [`engine`] runs the engine of this program, and
+//!   [`custom`] reads the reports of steps.
+//! - The steps of the stage `policy_check` are driven by `steps/policy_check.rs`.
+//!
+//! Every set of the work gets a verdict. A set that cannot be evaluated, for any reason, has one that says why (P6).
+
+pub(super) mod conftest;
+pub(super) mod custom;
+pub(super) mod engine;
+pub(super) mod files;
+mod sources;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use lockkeeper_policy::facts::Facts;
+use lockkeeper_policy::findings::Finding;
+use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
+use lockkeeper_policy::verdict::Verdict;
+use lockkeeper_policy::waivers::{self, Waiver};
+use semver::Version;
+
+use crate::model::Sha256Digest;
+use files::PolicyFiles;
+
+/// Policy sets of one project, with everything that their evaluation needs.
+pub struct PolicyWork {
+    /// Sets that concern the project, each with the digest of its definition.
+    pub sets: Vec<(Arc<PolicySet>, SetDigest)>,
+    /// Required version of conftest.
+    pub conftest_version: Option<Version>,
+    /// Facts of the pull request; an error says why they are unknown.
+    pub facts: Result<Facts, String>,
+    /// Policies of the sets.
+    pub sources: PolicySources,
+    /// Day of the evaluation, for waivers.
+    pub today: NaiveDate,
+}
+
+/// Policies by the names of their sets.
+pub type PolicySources = HashMap<SetName, Arc<ReadyPolicies>>;
+
+/// Policies of one set.
+pub struct ReadyPolicies {
+    /// The files; an error says why there are none, and the way out.
+    pub(super) read: Result<ReadFiles, String>,
+    /// Waivers of the set; an error says why their file cannot be used.
+    pub(super) waivers: Result<Vec<Waiver>, String>,
+}
+
+/// Files of policies, with their origin.
+pub(super) struct ReadFiles {
+    pub files: PolicyFiles,
+    /// Directory, or commit, for people.
+    pub origin: String,
+    /// Digest of the files, if it is known.
+    pub content: Option<Sha256Digest>,
+}
+
+/// A policy set with the digest of its definition.
+pub(super) type DefinedSet = (Arc<PolicySet>, SetDigest);
+
+/// Findings of a set with the text for people, or the reason why it cannot be evaluated, with what was printed.
+pub(super) struct PolicyEvaluation {
+    pub found: Result<Vec<Finding>, String>,
+    pub output: String,
+}
+
+impl PolicyEvaluation {
+    /// Creates a value for a set that cannot be evaluated.
+    pub fn not(why: impl Into<String>, output: impl Into<String>) -> Self {
+        Self {
+            found: Err(why.into()),
+            output: output.into(),
+        }
+    }
+}
+
+impl PolicyWork {
+    /// Returns the policies of a set.
+    pub(super) fn policies_of(&self, set: &PolicySet) -> Result<&ReadFiles, String> {
+        let ready = self.sources.get(&set.name);
+        let ready = ready.ok_or_else(|| "its policies were not read".to_owned())?;
+        ready.read.as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the verdict of a set. Waivers take findings out first; what they did is part of the output.
+    pub(super) fn verdict(
+        &self,
+        (set, digest): &DefinedSet,
+        evaluated: PolicyEvaluation,
+    ) -> Verdict {
+        let ready = self.sources.get(&set.name);
+        let read = ready.and_then(|ready| ready.read.as_ref().ok());
+        let origin = read.map_or_else(|| "the workflow".to_owned(), |read| read.origin.clone());
+        let content = read.and_then(|read| read.content.clone());
+        let PolicyEvaluation { found, mut output } = evaluated;
+        let mut findings = match found {
+            Ok(findings) => findings,
+            Err(why) => {
+                return Verdict::not_evaluated(&set.name, digest.clone(), origin, why, output);
+            }
+        };
+        let notes = match ready.map(|ready| &ready.waivers) {
+            None => Vec::new(),
+            Some(Ok(waivers)) => waivers::apply(waivers, self.today, &mut findings),
+            Some(Err(why)) => vec![format!("No waiver applies: {why}")],
+        };
+        for note in notes {
+            if !output.is_empty() && !output.ends_with('\n') {
+                output.push('\n');
+            }
+            output.push_str(&note);
+        }
+        Verdict::of_findings(set, digest.clone(), origin, content, findings, output)
+    }
+}

@@ -63,7 +63,7 @@ pub struct Bot {
     pub db: TestDb,
     /// The server, which is gone while crashed.
     pub replica: Arc<Replica>,
-    /// Directory with the fake Terraform and its notes.
+    /// Directory with the fake Terraform, the fake conftest and their notes.
     pub tools: PathBuf,
     /// Address that receives webhooks.
     pub events: url::Url,
@@ -145,7 +145,10 @@ impl Bot {
             .expect("the repository is made");
         let tools = db.dir.path().join("tools");
         std::fs::create_dir(&tools).expect("a directory can be made");
-        std::fs::copy(stand_in(), tools.join("terraform")).expect("the stand-in can be copied");
+        for program in ["terraform", "conftest"] {
+            std::fs::copy(stand_in(program), tools.join(program))
+                .expect("the stand-in can be copied");
+        }
         let mut all = usual_flags(&github, &tools, &db);
         all.extend(
             flags
@@ -449,8 +452,10 @@ impl Bot {
     }
 }
 
-fn stand_in() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform")
+fn stand_in(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fakes")
+        .join(program)
 }
 
 fn usual_flags(

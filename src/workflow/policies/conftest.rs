@@ -48,7 +48,7 @@ pub(in crate::workflow) fn evaluated(run: &ConftestRun<'_>) -> PolicyEvaluation 
                 format!("conftest ended with exit code {}: {said}", run.code)
             };
             let why = format!("{why}. Correct the policies of the set, then plan again");
-            return PolicyEvaluation::not(why, run.errors);
+            return PolicyEvaluation::missing(why, run.errors);
         }
     };
     if run.fails_on_warnings {
@@ -65,7 +65,7 @@ pub(in crate::workflow) fn evaluated(run: &ConftestRun<'_>) -> PolicyEvaluation 
              the run if it happens again",
             run.code
         );
-        return PolicyEvaluation::not(why, output);
+        return PolicyEvaluation::missing(why, output);
     }
     PolicyEvaluation {
         found: Ok(found),

@@ -44,7 +44,7 @@ pub(in crate::workflow) fn evaluated(
              set. An administrator must correct the workflow or add a set with `engine: steps`",
             reports.len()
         );
-        return PolicyEvaluation::not(why, "");
+        return PolicyEvaluation::missing(why, "");
     }
     let Some(report) = reports.get(number) else {
         let why = format!(
@@ -52,7 +52,7 @@ pub(in crate::workflow) fn evaluated(
              An administrator must correct the workflow",
             reports.len()
         );
-        return PolicyEvaluation::not(why, "");
+        return PolicyEvaluation::missing(why, "");
     };
     PolicyEvaluation {
         found: findings(format, report),

@@ -73,7 +73,7 @@ pub(super) struct PolicyEvaluation {
 
 impl PolicyEvaluation {
     /// Creates a value for a set that cannot be evaluated.
-    pub fn not(why: impl Into<String>, output: impl Into<String>) -> Self {
+    pub fn missing(why: impl Into<String>, output: impl Into<String>) -> Self {
         Self {
             found: Err(why.into()),
             output: output.into(),

@@ -162,7 +162,7 @@ impl Steps<'_> {
                 PolicyEngine::Conftest => self.with_conftest(check, (number, &set.0), &args).await,
                 PolicyEngine::Embedded => self.with_engine(work, &set.0).await,
             };
-            let evaluated = evaluated.unwrap_or_else(|why| PolicyEvaluation::not(why, ""));
+            let evaluated = evaluated.unwrap_or_else(|why| PolicyEvaluation::missing(why, ""));
             self.say_lines(&evaluated.output).await;
             let verdict = work.verdict(set, evaluated);
             check.verdicts.insert(set.0.name.clone(), verdict);
@@ -228,7 +228,7 @@ impl Steps<'_> {
                     "{}. Plan again, or ask an administrator",
                     describe_error(&error)
                 );
-                return Ok(PolicyEvaluation::not(why, self.redacted(&error.output)));
+                return Ok(PolicyEvaluation::missing(why, self.redacted(&error.output)));
             }
         };
         Ok(conftest::evaluated(&ConftestRun {
@@ -459,7 +459,7 @@ impl<'w> PolicyCheck<'w> {
                         verdicts.push(verdict);
                         continue;
                     }
-                    PolicyEvaluation::not(
+                    PolicyEvaluation::missing(
                         "the stage `policy_check` of the workflow has no step `policy_check`, so nothing evaluates this set. \
                          An administrator must correct the workflow",
                         "",
@@ -477,7 +477,7 @@ fn of_failure(error: &StepError) -> PolicyEvaluation {
         "{}. Plan again, or ask an administrator",
         describe_error(error)
     );
-    PolicyEvaluation::not(why, error.output.clone())
+    PolicyEvaluation::missing(why, error.output.clone())
 }
 
 /// Returns true if a command ended with an exit code of its own, so that its output is a report. A shell that did not find the command has

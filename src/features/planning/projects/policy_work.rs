@@ -86,7 +86,13 @@ impl Work {
                 let approval = self.findings.approval(cx).await;
                 let approval =
                     approval.map_err(|error| unknown("the approvals", &describe_error(&error)))?;
-                let by = approval.by.into_keys().collect();
+                // An approval of an older commit says nothing about the planned one.
+                let by: Vec<String> = approval
+                    .by
+                    .into_iter()
+                    .filter(|(_, commit)| commit.as_ref() == Some(&pull.head))
+                    .map(|(login, _)| login)
+                    .collect();
                 (u64::try_from(number.0).unwrap_or_default(), by)
             }
         };

@@ -179,7 +179,7 @@ fn release_conftest(mirror: &ReleaseMirror, archive: Vec<u8>, digest: &str) {
 #[tokio::test]
 async fn conftest_is_downloaded_once_with_the_checksum_of_its_release() {
     let world = ToolWorld::with(&[]).await;
-    let archive = tar_of(&[("README.md", b"x"), ("conftest", CONFTEST)]);
+    let archive = tar_of(&[("README.md", b"x".as_slice()), ("conftest", CONFTEST)]);
     let digest = hex::encode(Sha256::digest(&archive));
     release_conftest(&world.mirror, archive, &digest);
     let (tools, mirror, _dir, _clock) = world.tools();

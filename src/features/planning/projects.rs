@@ -6,7 +6,6 @@ mod behind;
 mod files;
 mod links;
 mod plans;
-mod policy_work;
 mod search;
 mod sparse;
 mod submodules;
@@ -46,9 +45,8 @@ use crate::model::{
 use crate::queue::RunPermit;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckedOut, CheckoutError, CommentWords, PlanMade, PolicySources, PolicyWork, PullFacts,
-    RegistryAccess, RunError, RunOutput, Source, StateWork, StepError, StepFailure, ToolContext,
-    ToolError, VersionSources,
+    CheckedOut, CheckoutError, CommentWords, PlanMade, PullFacts, RegistryAccess, RunError,
+    RunOutput, Source, StateWork, StepError, StepFailure, ToolContext, ToolError, VersionSources,
 };
 use behind::BaseChanges;
 use files::required;
@@ -76,8 +74,6 @@ pub(super) struct Work {
     reached: ComputedExtents,
     /// Links that lead out of the checkouts.
     links: links::KnownLinks,
-    /// Policies that were read for the command. The lock is held while they are read, so that each set is read once.
-    policy_sources: Mutex<PolicySources>,
 }
 
 /// Slot of a checkout that a project is preparing or has prepared, and its current state.
@@ -387,12 +383,7 @@ impl Work {
             .await?;
         let workflow = self.policies(&project.key).workflow(&project.key);
         let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
-        // Boxed, because the future is large, and most plans have no policies.
-        let policies = Box::pin(self.policy_work(cx, &project.key)).await;
-        let site = Site {
-            policies,
-            ..Site::of(self, cx, &checkout, &project.key, facts).await?
-        };
+        let site = Site::of(self, cx, &checkout, &project.key, facts).await?;
         let place = site.place(
             cx,
             &project.key,
@@ -602,8 +593,6 @@ struct Site {
     profile: Option<String>,
     modules: Option<ModuleAccess>,
     registry: Option<RegistryAccess>,
-    /// Policies that a plan is checked against.
-    policies: Option<PolicyWork>,
 }
 
 impl Site {
@@ -648,7 +637,6 @@ impl Site {
             profile,
             modules,
             registry,
-            policies: None,
         })
     }
 
@@ -673,7 +661,6 @@ impl Site {
             modules: self.modules.as_ref(),
             registry: self.registry.as_ref(),
             lists_modules: cx.ctx.runs.registry.host().is_some(),
-            policies: self.policies.as_ref(),
             given,
             output,
             stop: &cx.stop,

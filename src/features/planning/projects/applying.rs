@@ -52,7 +52,6 @@ impl Work {
             checkouts: Mutex::default(),
             reached,
             links: links::KnownLinks::default(),
-            policy_sources: Mutex::default(),
         };
         let parallel = made_of.len() < 2
             && work

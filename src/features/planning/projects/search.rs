@@ -176,7 +176,6 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
         checkouts: Mutex::default(),
         reached: ComputedExtents::default(),
         links: super::links::KnownLinks::default(),
-        policy_sources: Mutex::default(),
     };
     Ok((work, reading))
 }

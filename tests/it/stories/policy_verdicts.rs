@@ -1,0 +1,261 @@
+//! Stories about the verdicts that a plan gets from its policy sets: by conftest, by steps of the workflow, and with policies
+//! from a branch. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
+
+use lockkeeper::model::{PullNumber, PullRef, Subject};
+use lockkeeper_policy::verdict::VerdictOutcome;
+use serde_json::{Value, json};
+
+use crate::stories::NETWORK;
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    each_way_in_which_conftest_fails_is_a_verdict_that_refuses_the_apply,
+    policies_of_a_branch_are_never_those_of_the_pull_request,
+    each_set_needs_a_step_that_evaluates_it,
+    a_stage_that_fails_evaluates_nothing,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const LOCK: &str = "acme/infra/network/default by #1";
+
+/// Name of a set, orders of its policies, and the beginning of its verdict.
+const CASES: [(&str, &str, &str); 12] = [
+    ("passes", "", "passed"),
+    ("hints", "# fake: warn no tag", "passed"),
+    (
+        "denies",
+        "# fake: deny the bucket is public",
+        "failed: the bucket is public",
+    ),
+    (
+        "asks",
+        "# fake: approval 2 look at this",
+        "failed: look at this",
+    ),
+    (
+        "crashes",
+        "# fake: crash",
+        "not evaluated: conftest ended with exit code 1: Error: running test",
+    ),
+    (
+        "is killed",
+        "# fake: killed",
+        "not evaluated: `conftest test` ended with exit code 137",
+    ),
+    (
+        "is silent",
+        "# fake: silent",
+        "not evaluated: conftest ended with exit code 0, and its report cannot be used",
+    ),
+    (
+        "says something else",
+        "# fake: garbage",
+        "not evaluated: conftest ended with exit code 0, and its report cannot be used",
+    ),
+    (
+        "breaks off",
+        "# fake: half",
+        "not evaluated: conftest ended with exit code 1, and its report cannot be used",
+    ),
+    (
+        "has no rules",
+        "# fake: no rules",
+        "not evaluated: conftest ended with exit code 0, and its report cannot be used",
+    ),
+    (
+        "fails without a reason",
+        "# fake: mute",
+        "not evaluated: conftest ended with exit code 1, but its report has no violation",
+    ),
+    (
+        "knows labels",
+        "# fake: deny unless approved nobody has looked",
+        "failed: nobody has looked",
+    ),
+];
+
+/// Returns `SET: VERDICT` for each verdict of the plans of a pull request, in the order of the sets.
+async fn verdicts(bot: &Bot, pull: PullNumber) -> Vec<String> {
+    let at = PullRef {
+        repo: "github.test/acme/infra".parse().unwrap(),
+        subject: Subject::Pull(pull),
+    };
+    let results = bot.store().policy_results(&at).await.unwrap();
+    let verdicts = results.into_values().flat_map(|plan| plan.verdicts);
+    verdicts
+        .map(|verdict| {
+            let found: Vec<&str> = verdict
+                .findings
+                .iter()
+                .map(|finding| finding.message.as_str())
+                .collect();
+            let outcome = match &verdict.outcome {
+                VerdictOutcome::Passed => "passed".to_owned(),
+                VerdictOutcome::Failed => format!("failed: {}", found.join(", ")),
+                VerdictOutcome::NotEvaluated(why) => format!("not evaluated: {why}"),
+            };
+            format!("{}: {outcome}", verdict.set)
+        })
+        .collect()
+}
+
+/// Checks that each verdict begins as expected.
+fn assert_begin(verdicts: &[String], expected: &[String]) {
+    assert_eq!(verdicts.len(), expected.len(), "{verdicts:#?}");
+    for (verdict, expected) in verdicts.iter().zip(expected) {
+        assert!(verdict.starts_with(expected), "{verdict}\n{expected}");
+    }
+}
+
+/// Plans a pull request with these files, on a server with this configuration.
+async fn planned(
+    backend: Backend,
+    config: &Value,
+    base: &[(&str, &str)],
+    files: &[(&str, &str)],
+) -> (Bot, PullNumber) {
+    let config = config.to_string();
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, base, &flags).await;
+    let pull = bot.open_pull("wider", files).await;
+    (bot, pull)
+}
+
+/// Requests an apply, and checks that nothing was applied.
+async fn is_never_applied(mut bot: Bot, pull: PullNumber) {
+    bot.say(pull, "lockkeeper apply").await;
+    let calls = bot.calls();
+    assert!(
+        !calls.iter().any(|call| call.starts_with("apply")),
+        "{calls:?}"
+    );
+    bot.heard(pull);
+    bot.end(&[LOCK]).await;
+}
+
+async fn each_way_in_which_conftest_fails_is_a_verdict_that_refuses_the_apply(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sets = Vec::new();
+    for (name, orders, _) in CASES {
+        let path = dir.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let text = format!("package main\n{orders}\n");
+        std::fs::write(path.join("main.rego"), text).unwrap();
+        sets.push(json!({"name": name, "path": path}));
+    }
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    sets.push(json!({"name": "is empty", "path": empty}));
+    sets.push(json!({"name": "is gone", "path": dir.path().join("gone")}));
+    let config = json!({"policies": {"owners": {"users": ["alice"]}, "policy_sets": sets}});
+    // The real program reads this configuration in its working directory.
+    let hostile = ("network/conftest.toml", "policy = \"elsewhere\"\n");
+    let files = [WIDER, hostile, ("conftest.toml", "no-fail = true\n")];
+    let (bot, pull) = planned(backend, &config, &[NETWORK], &files).await;
+    let mut expected: Vec<String> = CASES
+        .iter()
+        .map(|(name, _, verdict)| format!("{name}: {verdict}"))
+        .collect();
+    expected.push(
+        "is empty: not evaluated: conftest ended with exit code 1: Error: running test".to_owned(),
+    );
+    let gone = dir.path().join("gone");
+    expected.push(format!(
+        "is gone: not evaluated: the policies in {} cannot be read",
+        gone.display()
+    ));
+    assert_begin(&verdicts(&bot, pull).await, &expected);
+    let calls = std::fs::read_to_string(bot.tools.join("conftest-calls")).unwrap();
+    assert!(
+        calls.contains(r#""base_branch":"main""#) && calls.contains(r#""network/conftest.toml""#),
+        "policies know facts of the pull request: {calls}"
+    );
+    is_never_applied(bot, pull).await;
+}
+
+async fn policies_of_a_branch_are_never_those_of_the_pull_request(backend: Backend) {
+    let at_base = ("policies/main.rego", "# fake: deny a rule of the branch\n");
+    let at_head = ("policies/main.rego", "# fake: warn no rule any more\n");
+    let config = json!({"policies": {"owners": {"users": ["alice"]}, "policy_sets": [
+        {"name": "ours", "source": "branch", "branch": "main", "path": "policies"},
+        {"name": "one file", "source": "branch", "branch": "main", "path": "policies/main.rego"},
+        {"name": "no directory", "source": "branch", "branch": "main", "path": "rules"},
+        {"name": "no branch", "source": "branch", "branch": "stable", "path": "policies"},
+        {"name": "no repository", "source": "repository", "repository": "github.test/acme/gone", "ref": "v1",
+         "path": "policies"},
+    ]}});
+    let (bot, pull) = planned(backend, &config, &[NETWORK, at_base], &[WIDER, at_head]).await;
+    assert_begin(
+        &verdicts(&bot, pull).await,
+        &[
+            "ours: failed: a rule of the branch".to_owned(),
+            "one file: failed: a rule of the branch".to_owned(),
+            "no directory: not evaluated: the commit".to_owned(),
+            "no branch: not evaluated: the policies cannot be fetched".to_owned(),
+            "no repository: not evaluated: the policies cannot be fetched".to_owned(),
+        ],
+    );
+    is_never_applied(bot, pull).await;
+}
+
+/// Returns a configuration with sets that these steps evaluate.
+fn with_steps(steps: &Value, sets: &Value) -> Value {
+    json!({
+        "repos": [{"id": "/.*/", "workflow": "custom", "custom_policy_check": true}],
+        "workflows": {"custom": {"policy_check": {"steps": steps}}},
+        "policies": {"owners": {"users": ["alice"]}, "policy_sets": sets},
+    })
+}
+
+async fn each_set_needs_a_step_that_evaluates_it(backend: Backend) {
+    let report = r#"[{"filename":"p","namespace":"main","failures":[{"msg":"public"}]}]"#;
+    let steps = json!([
+        "show",
+        {"env": {"name": "GREETING", "value": "1 test, 1 passed"}},
+        {"run": "test -s $SHOWFILE && echo $GREETING"},
+        {"run": "echo something is wrong; exit 3"},
+        {"run": format!("echo noise >&2; echo '{report}'; exit 1")},
+    ]);
+    let sets = json!([
+        {"name": "text", "engine": "steps"},
+        {"name": "failing text", "engine": "steps"},
+        {"name": "report", "engine": "steps", "format": "conftest"},
+        {"name": "nobody", "engine": "steps"},
+    ]);
+    let config = with_steps(&steps, &sets);
+    let (bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    assert_begin(
+        &verdicts(&bot, pull).await,
+        &[
+            "text: passed".to_owned(),
+            "failing text: failed: The command of the check failed.".to_owned(),
+            "report: failed: public".to_owned(),
+            "nobody: not evaluated: the stage `policy_check` has 3 steps with commands for 4 policy sets".to_owned(),
+        ],
+    );
+    is_never_applied(bot, pull).await;
+}
+
+async fn a_stage_that_fails_evaluates_nothing(backend: Backend) {
+    let steps = json!([
+        "show",
+        {"run": "echo 1 test, 1 passed"},
+        {"run": "no-such-checker --all"},
+    ]);
+    let sets = json!([
+        {"name": "text", "engine": "steps"},
+        {"name": "missing tool", "engine": "steps", "format": "sarif"},
+    ]);
+    let config = with_steps(&steps, &sets);
+    let (bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    let why = "not evaluated: `run: no-such-checker --all` (step 3 of the workflow `custom`) ended with exit code 127";
+    assert_begin(
+        &verdicts(&bot, pull).await,
+        &[format!("text: {why}"), format!("missing tool: {why}")],
+    );
+    is_never_applied(bot, pull).await;
+}

@@ -40,6 +40,8 @@ const ALWAYS: &[&str] = &[
     "GCLOUD_*",
     "CLOUDSDK_*",
     "KUBE_*",
+    // The version of conftest for policy sets without one.
+    "DEFAULT_CONFTEST_VERSION",
 ];
 
 /// Part of the work of a run that may have credentials of its own.

@@ -31,7 +31,7 @@ section! {
         pub environment: PassEnvironment = read_pass_environment from {
             /// Additional variables of the server to pass to Terraform and steps, `*` allowed. Always passed: PATH,
             /// HOME, locale, proxy and certificate variables, TF_*, TERRAGRUNT_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*,
-            /// GCLOUD_*, CLOUDSDK_*, KUBE_*. Never passed: LOCKKEEPER_*, ATLANTIS_*, DATABASE_URL and PGPASSWORD,
+            /// GCLOUD_*, CLOUDSDK_*, KUBE_*, DEFAULT_CONFTEST_VERSION. Never passed: LOCKKEEPER_*, ATLANTIS_*, DATABASE_URL and PGPASSWORD,
             /// which contain the server's own secrets.
             list("pass-environment", "LIST"),
 

@@ -80,6 +80,7 @@ impl Cancelled {
                 CommandKind::Unlock
                 | CommandKind::Cancel
                 | CommandKind::Explain
+                | CommandKind::ApprovePolicies
                 | CommandKind::Help,
             )
             | (CommandState::Finished, _) => {}

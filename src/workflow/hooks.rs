@@ -60,6 +60,7 @@ impl Terraform {
             | CommandKind::Cancel
             | CommandKind::Explain
             | CommandKind::Version
+            | CommandKind::ApprovePolicies
             | CommandKind::Help => &self.plans,
         };
         // The tool that a hook runs is not known. OpenTofu also reads the files of Terraform.

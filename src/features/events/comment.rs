@@ -1,7 +1,7 @@
 //! Handles a comment on a pull request, which may be a command.
 
 use super::{DeliveryEnd, renew_locks};
-use crate::command::{Command, CommentReading};
+use crate::command::{ApprovePoliciesCommand, Command, CommentReading};
 use crate::context::Ctx;
 use crate::features::accounts;
 use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
@@ -33,6 +33,13 @@ pub(super) async fn handle(
     }
     let spec = match ctx.settings.grammar(&event.pull.repo).read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
+        CommentReading::Command(Command::ApprovePolicies(command)) => {
+            let person = event.author_id;
+            CommandSpec::Command(Command::ApprovePolicies(ApprovePoliciesCommand {
+                person,
+                ..command
+            }))
+        }
         CommentReading::Command(command) => CommandSpec::Command(command),
         CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
     };
@@ -147,6 +154,7 @@ fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
         | CommandKind::Version
         | CommandKind::Import
         | CommandKind::StateRm
+        | CommandKind::ApprovePolicies
         | CommandKind::Help => RunCommand {
             command,
             pull,
@@ -166,8 +174,9 @@ fn kind_of(spec: &CommandSpec) -> CommandKind {
         CommandSpec::Command(Command::Version(_)) => CommandKind::Version,
         CommandSpec::Command(Command::Import(_)) => CommandKind::Import,
         CommandSpec::Command(Command::StateRm(_)) => CommandKind::StateRm,
+        CommandSpec::Command(Command::ApprovePolicies(_)) => CommandKind::ApprovePolicies,
         CommandSpec::Autoplan | CommandSpec::Turn(_) => CommandKind::Autoplan,
-        CommandSpec::Command(Command::Help(_) | Command::ApprovePolicies(_))
+        CommandSpec::Command(Command::Help(_))
         | CommandSpec::Mistake(_)
         | CommandSpec::NotServed
         | CommandSpec::Unclaimed => CommandKind::Help,

@@ -132,6 +132,7 @@ fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand
             | CommandKind::Version
             | CommandKind::Import
             | CommandKind::StateRm
+            | CommandKind::ApprovePolicies
             | CommandKind::Help => told(format!(
                 "{} before its turn came. Nothing was run.",
                 why(who)

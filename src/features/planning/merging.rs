@@ -13,7 +13,7 @@ use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::policies::{PlanPolicies, Policies};
+use super::policies::{PlannedRules, Policies};
 use super::projects::{self, Work};
 use super::{CommandCx, CommandSpec, MergePull, hooks, needs};
 use crate::command::{ApplyCommand, Command, MergeOptions};
@@ -79,7 +79,7 @@ pub(super) async fn after_apply(
         .iter()
         .filter(|plan| plan.head == cx.pull.head)
         .collect();
-    let policies = PlanPolicies::read(cx, &of_head).await?;
+    let policies = PlannedRules::read(cx, &of_head).await?;
     if of_head.is_empty() || !is_on(cx, &policies) {
         return Ok(AfterApply::default());
     }
@@ -119,7 +119,7 @@ pub(super) async fn after_apply(
 pub(super) fn method_without_merge(
     cx: &CommandCx<'_>,
     command: &ApplyCommand,
-    policies: &PlanPolicies,
+    policies: &PlannedRules,
 ) -> Option<Reply> {
     let MergeOptions::By(method) = command.merge else {
         return None;
@@ -142,7 +142,7 @@ pub(super) fn method_without_merge(
 
 /// Returns true if the configurations of the plans enable the merge. All of them have to agree, and all have to be
 /// readable.
-fn is_on(cx: &CommandCx<'_>, policies: &PlanPolicies) -> bool {
+fn is_on(cx: &CommandCx<'_>, policies: &PlannedRules) -> bool {
     let says = |policies: &Policies| {
         let own = policies.config().and_then(|config| config.automerge);
         !policies.is_unread() && own.unwrap_or(cx.ctx.settings.planning.automerge)
@@ -334,7 +334,7 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     }
     let plans = plans(cx).await?;
     let all: Vec<&PlanRecord> = plans.iter().collect();
-    let policies = PlanPolicies::read(cx, &all).await?;
+    let policies = PlannedRules::read(cx, &all).await?;
     let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut left = left(cx, &newest_runs, &plans).await?;
     match unplanned(cx, &newest_runs, &plans, &policies).await? {
@@ -399,7 +399,7 @@ async fn unplanned(
     cx: &CommandCx<'_>,
     newest_runs: &NewestRuns,
     plans: &[PlanRecord],
-    policies: &PlanPolicies,
+    policies: &PlannedRules,
 ) -> Result<Result<Vec<ProjectKey>, UserText>, JobError> {
     if hooks::any_before(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)) {
         let hint = format!(
@@ -448,7 +448,7 @@ async fn is_searched(
     cx: &CommandCx<'_>,
     newest_runs: &NewestRuns,
     plans: &[PlanRecord],
-    policies: &PlanPolicies,
+    policies: &PlannedRules,
 ) -> Result<bool, sqlx::Error> {
     let Some(search) = newest_runs.search() else {
         return Ok(false);
@@ -478,7 +478,7 @@ async fn is_searched(
 async fn unmet(
     cx: &CommandCx<'_>,
     plans: &[&PlanRecord],
-    policies: PlanPolicies,
+    policies: PlannedRules,
 ) -> Result<Option<UserText>, JobError> {
     let work = Work::of_plans(cx.ctx, policies, plans);
     for plan in plans {

@@ -24,7 +24,7 @@ pub(super) struct Policies {
 }
 
 /// Rules for the plans of an apply: each plan has the configuration with which it was made.
-pub(super) struct PlanPolicies {
+pub(super) struct PlannedRules {
     /// Rules of the first plan, and of all plans with the same configuration.
     pub policies: Policies,
     /// Rules of plans with another configuration. It comes from another state of the base branch, if that matters, or
@@ -32,7 +32,7 @@ pub(super) struct PlanPolicies {
     pub others: HashMap<ProjectKey, Arc<Policies>>,
 }
 
-impl PlanPolicies {
+impl PlannedRules {
     /// Reads each configuration once.
     pub async fn read(cx: &CommandCx<'_>, plans: &[&PlanRecord]) -> Result<Self, sqlx::Error> {
         let rules = cx.ctx.settings.rules(&cx.pull.at.repo);

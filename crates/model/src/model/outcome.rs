@@ -23,6 +23,8 @@ text_enum! {
         Import = "import",
         /// `state rm`.
         StateRm = "state_rm",
+        /// `approve_policies`.
+        ApprovePolicies = "approve_policies",
         /// `help`, and the reply to a command that could not be read.
         Help = "help",
     }
@@ -53,7 +55,7 @@ impl CommandKind {
             Self::Version => Some(RunKind::Version),
             Self::Import => Some(RunKind::Import),
             Self::StateRm => Some(RunKind::StateRm),
-            Self::Unlock | Self::Cancel | Self::Explain | Self::Help => None,
+            Self::Unlock | Self::Cancel | Self::Explain | Self::ApprovePolicies | Self::Help => None,
         }
     }
 
@@ -68,6 +70,7 @@ impl CommandKind {
             | Self::Cancel
             | Self::Explain
             | Self::Version
+            | Self::ApprovePolicies
             | Self::Help => false,
         }
     }
@@ -84,6 +87,7 @@ impl CommandKind {
             | Self::Explain
             | Self::Version
             | Self::Import
+            | Self::ApprovePolicies
             | Self::Help => self.as_str(),
         }
     }

@@ -121,6 +121,11 @@ impl IgnoredStatuses<'_> {
         {
             return true;
         }
+        // Policies are checked at the end of a plan.
+        let has_policies = self.kinds.contains(&RunKind::Plan);
+        if has_policies && is_of(context, &format!("{}/policy_check", self.name)) {
+            return true;
+        }
         self.kinds
             .iter()
             .any(|kind| is_of(context, &format!("{}/{kind}", self.name)))

@@ -33,6 +33,10 @@ pub struct ApprovePoliciesCommand {
     pub policy_set: Option<String>,
     /// True if the command withdraws approvals.
     pub clear: bool,
+    /// Number of the author's account on the forge, if the forge named it. It is not a part of the text: a login can
+    /// be given up and taken by somebody else, so an approval must not hang on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<u64>,
 }
 
 pub(super) static SPEC: GrammarRow = GrammarRow {
@@ -52,6 +56,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
         verbose: arguments.switch(&VERBOSE),
         policy_set: arguments.value(&POLICY_SET).map(|word| word.text.clone()),
         clear: arguments.switch(&CLEAR),
+        person: None,
     }))
 }
 

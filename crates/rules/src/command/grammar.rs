@@ -222,7 +222,7 @@ impl Grammar {
             return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
         }
         if !self.allows(known) {
-            return Err((None, CommandFault::at(name, not_allowed(known))));
+            return Err((None, CommandFault::at(name, FaultKind::NotAllowed { name: known })));
         }
         let rules = WordRules {
             extra: &self.extra,
@@ -260,14 +260,5 @@ impl Grammar {
             spec,
         };
         CommentReading::Mistake(scene.mistake(fault))
-    }
-}
-
-/// Distinguishes a command that the administrator disabled from one that this version does not have yet.
-fn not_allowed(name: CommandName) -> FaultKind {
-    if CommandName::HERE.contains(&name) {
-        FaultKind::NotAllowed { name }
-    } else {
-        FaultKind::NotHere { name }
     }
 }

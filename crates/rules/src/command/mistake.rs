@@ -104,8 +104,6 @@ pub(super) enum FaultKind {
     },
     /// The administrator did not allow the command.
     NotAllowed { name: CommandName },
-    /// The command exists, but this version does not implement it.
-    NotHere { name: CommandName },
     /// The command has no such flag.
     UnknownFlag {
         flag: String,
@@ -153,7 +151,6 @@ impl FaultKind {
             Self::Split(_) => "not_closed",
             Self::UnknownCommand { .. } => "unknown_command",
             Self::NotAllowed { .. } => "command_not_allowed",
-            Self::NotHere { .. } => "not_available",
             Self::UnknownFlag { .. } => "unknown_flag",
             Self::NotABoolean { .. } | Self::BadValue { .. } => "bad_value",
             Self::MissingValue { .. } => "missing_value",
@@ -227,9 +224,6 @@ impl MistakeContext<'_> {
             FaultKind::Split(error) => not_closed(error),
             FaultKind::UnknownCommand { typed, nearest } => self.unknown_command(typed, *nearest),
             FaultKind::NotAllowed { name } => self.not_allowed(*name),
-            FaultKind::NotHere { name } => {
-                format!("{} is not available in this version of Lockkeeper. {}", code(name.as_str()), self.choices())
-            }
             FaultKind::UnknownFlag { flag, nearest } => self.unknown_flag(flag, nearest.as_deref()),
             FaultKind::NotABoolean { flag, value } => {
                 format!("{} is a switch. Its value can be `true` or `false`, but not {}.", spelled(flag), code(value))

@@ -45,19 +45,6 @@ pub enum CommandName {
 }
 
 impl CommandName {
-    /// Commands that this version implements.
-    pub const HERE: [Self; 9] = [
-        Self::Plan,
-        Self::Apply,
-        Self::Cancel,
-        Self::Unlock,
-        Self::Explain,
-        Self::Version,
-        Self::Import,
-        Self::State,
-        Self::Help,
-    ];
-
     /// All commands, in the order of the help text.
     pub const ALL: [Self; 10] = [
         Self::Plan,

@@ -26,7 +26,7 @@ use gate::GateRefusal;
 use super::course::StageProgress;
 use super::hooks::{self, HookFacts};
 use super::merging::{self, AfterApply};
-use super::policies::PlanPolicies;
+use super::policies::PlannedRules;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ApplyInputs, Work};
 use super::stop::Stop;
@@ -73,7 +73,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         .iter()
         .filter(|plan| gate::compare(cx.pull, plan).is_ok())
         .collect();
-    let policies = PlanPolicies::read(cx, &meant).await?;
+    let policies = PlannedRules::read(cx, &meant).await?;
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
     }

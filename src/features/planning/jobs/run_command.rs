@@ -56,7 +56,7 @@ impl Job<RunCtx> for RunCommand {
             | CommandKind::Version
             | CommandKind::Help => Self::AT_ONCE,
             CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => Self::PRIORITY + 4,
-            CommandKind::Explain => Self::PRIORITY + 3,
+            CommandKind::Explain | CommandKind::ApprovePolicies => Self::PRIORITY + 3,
             CommandKind::Plan => Self::PRIORITY + 2,
             CommandKind::Autoplan => Self::PRIORITY + 1,
         }

@@ -11,7 +11,7 @@ use crate::config::workflow::Workflow;
 use crate::context::Ctx;
 use crate::features::planning::CommandCx;
 use crate::features::planning::needs::Findings;
-use crate::features::planning::policies::PlanPolicies;
+use crate::features::planning::policies::PlannedRules;
 use crate::git::{Checkout, MirrorInUse};
 use crate::model::{PlanRecord, RunKind};
 use crate::workflow::{CheckedOut, CommentWords, FoundTool, RunError, RunOutput, Source};
@@ -32,7 +32,7 @@ impl Work {
     /// So does a merge with several states of the base branch, because they are checked out in the same place.
     pub fn of_plans(
         ctx: &Ctx,
-        PlanPolicies { policies, others }: PlanPolicies,
+        PlannedRules { policies, others }: PlannedRules,
         plans: &[&PlanRecord],
     ) -> Self {
         let reached = ComputedExtents::of(plans.iter().map(|plan| plan.project.clone()));

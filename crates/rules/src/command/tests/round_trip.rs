@@ -85,6 +85,7 @@ fn a_command() -> impl Strategy<Value = Command> {
                 verbose,
                 policy_set,
                 clear,
+                person: None,
             })
         }),
         located()

@@ -66,7 +66,10 @@ fn rows_about_unknown_and_forbidden_commands() {
         ("lockkeeper paln", "mistake: unknown_command"),
         ("lockkeeper import a b", "mistake: command_not_allowed"),
         ("lockkeeper import --help", "mistake: command_not_allowed"),
-        ("lockkeeper approve_policies", "mistake: not_available"),
+        (
+            "lockkeeper approve_policies",
+            "mistake: command_not_allowed",
+        ),
         ("lockkeeper policy_check", "mistake: unknown_command"),
         ("lockkeeper help import", "help"),
     ] {

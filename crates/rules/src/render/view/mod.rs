@@ -188,6 +188,7 @@ pub(super) fn title(command: CommandKind) -> &'static str {
         CommandKind::Version => "Version",
         CommandKind::Import => "Import",
         CommandKind::StateRm => "State `rm`",
+        CommandKind::ApprovePolicies => "Approve Policies",
         CommandKind::Help => "Command",
     }
 }
@@ -234,6 +235,7 @@ fn deed(command: CommandKind) -> &'static str {
     match command {
         CommandKind::Version => "show the version of",
         CommandKind::Import | CommandKind::StateRm => "change the state of",
+        CommandKind::ApprovePolicies => "approve the policies of",
         CommandKind::Plan
         | CommandKind::Autoplan
         | CommandKind::Apply
@@ -264,6 +266,7 @@ fn word(command: CommandKind) -> Option<&'static str> {
         | CommandKind::Unlock
         | CommandKind::Cancel
         | CommandKind::Explain
+        | CommandKind::ApprovePolicies
         | CommandKind::Help => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Tracks how a command proceeds from one group of the order to the next (reference 3.9).
 
-use crate::model::ProjectKey;
+use crate::model::{ProjectKey, ProjectOutcome};
 use crate::render::{ProjectReport, UserText};
 
 /// Reports of the projects so far.
@@ -39,7 +39,10 @@ impl StageProgress {
     pub fn add(&mut self, group: i32, mut reports: Vec<ProjectReport>) {
         reports.sort_by(|a, b| a.key.cmp(&b.key));
         if self.failed.is_none() {
-            let failed = reports.iter().find(|report| !report.outcome.is_success());
+            // A plan whose policies are not passed was made, and so can the plans after it.
+            let failed = reports.iter().find(|report| {
+                !report.outcome.is_success() && report.outcome != ProjectOutcome::PolicyFailed
+            });
             self.failed = failed.map(|report| (group, report.key.clone()));
         }
         self.reports
@@ -57,7 +60,7 @@ impl StageProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ProjectOutcome::{self, Failed, Locked, Planned, Skipped};
+    use crate::model::ProjectOutcome::{Failed, Locked, Planned, PolicyFailed, Skipped};
 
     fn report(dir: &str, outcome: ProjectOutcome) -> ProjectReport {
         ProjectReport::new(ProjectKey::of_dir(dir.parse().unwrap()), outcome)
@@ -70,6 +73,7 @@ mod tests {
             (true, Locked, 1, true),
             (true, Failed, 0, false),
             (true, Planned, 1, false),
+            (true, PolicyFailed, 1, false),
             (false, Failed, 1, false),
         ] {
             let mut course = StageProgress::new(aborts);

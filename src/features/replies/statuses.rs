@@ -7,10 +7,10 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::features::planning::CommandSpec;
 use crate::model::{
-    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey,
-    ProjectOutcome, Pull, PullRef, RunId, RunKind,
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, PlanState,
+    ProjectKey, ProjectOutcome, Pull, PullRef, RunId, RunKind,
 };
-use crate::render::status::{self, StatusSummary};
+use crate::render::status::{self, PolicyCounts, StatusSummary};
 use crate::store::{NewJob, NewRun, RunRow};
 
 /// Newest run of each project at the head commit of a pull request, since the last search for its projects.
@@ -92,6 +92,16 @@ impl NewestRuns {
                 (outcome, _) => (outcome, None),
             };
             let plan = plans.iter().find(|plan| plan.project == project);
+            // Policies have a status of their own.
+            let outcome = match (outcome, plan) {
+                (ProjectOutcome::PolicyFailed, Some(plan))
+                    if plan.state == PlanState::NoChanges =>
+                {
+                    ProjectOutcome::NoChanges
+                }
+                (ProjectOutcome::PolicyFailed, _) => ProjectOutcome::Planned,
+                (outcome, _) => outcome,
+            };
             let is_blocked = outcome == ProjectOutcome::Planned
                 && plan.is_some_and(|plan| plan.blocked.is_some());
             let is_gone = leaves_a_plan(outcome) && plan.is_none();
@@ -141,6 +151,12 @@ impl NewestRuns {
                     ProjectOutcome::Applied | ProjectOutcome::UpToDate | ProjectOutcome::NoChanges
                 )
             })
+    }
+
+    /// Returns true if a project is queued for a lock.
+    pub fn is_waiting(&self, project: &ProjectKey) -> bool {
+        let mut all = self.projects.iter().zip(&self.all);
+        all.any(|(own, standing)| own == project && standing.outcome == ProjectOutcome::Waiting)
     }
 
     /// Returns true if there are no runs at this head yet.
@@ -194,15 +210,18 @@ async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<
         .command_list_ended_at(&pull.at, &pull.head)
         .await?;
     let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
-    let sets =
-        |run: &RunRow| run.kind == RunKind::Apply || run.outcome == Some(ProjectOutcome::NoChanges);
+    let may_be_idle = [ProjectOutcome::NoChanges, ProjectOutcome::PolicyFailed].map(Some);
+    let sets = |run: &RunRow| run.kind == RunKind::Apply || may_be_idle.contains(&run.outcome);
     let has_set = |id: &CommandId| runs.iter().filter(|run| run.command == *id).all(sets);
     Ok(ended.iter().filter(|id| **id < command).any(has_set))
 }
 
 /// Returns true if the outcome leaves a plan record. `unlock`, an import or a person on a page can discard it later.
 fn leaves_a_plan(outcome: ProjectOutcome) -> bool {
-    matches!(outcome, ProjectOutcome::Planned | ProjectOutcome::NoChanges)
+    matches!(
+        outcome,
+        ProjectOutcome::Planned | ProjectOutcome::NoChanges | ProjectOutcome::PolicyFailed
+    )
 }
 
 /// Finds the newest command of these runs that searched the whole pull request for projects.
@@ -242,6 +261,14 @@ fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> C
         &text,
         Some(format!("{}/", ctx.settings.base_url)),
     )
+}
+
+/// Returns the status of policy checks over all projects.
+pub(crate) fn policies(ctx: &Ctx, counts: PolicyCounts) -> CommitStatus {
+    let context = status::policy_context(&ctx.settings.comments.status_name);
+    let (state, text) = status::policies(counts);
+    let page = format!("{}/", ctx.settings.base_url);
+    status::status(context, state, &text, Some(page))
 }
 
 /// Returns the status of a running command.

@@ -55,7 +55,9 @@ impl CommandKind {
             Self::Version => Some(RunKind::Version),
             Self::Import => Some(RunKind::Import),
             Self::StateRm => Some(RunKind::StateRm),
-            Self::Unlock | Self::Cancel | Self::Explain | Self::ApprovePolicies | Self::Help => None,
+            Self::Unlock | Self::Cancel | Self::Explain | Self::ApprovePolicies | Self::Help => {
+                None
+            }
         }
     }
 

@@ -222,7 +222,10 @@ impl Grammar {
             return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
         }
         if !self.allows(known) {
-            return Err((None, CommandFault::at(name, FaultKind::NotAllowed { name: known })));
+            return Err((
+                None,
+                CommandFault::at(name, FaultKind::NotAllowed { name: known }),
+            ));
         }
         let rules = WordRules {
             extra: &self.extra,

@@ -22,10 +22,11 @@ pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
     Body, CancelEffect, CancelLine, CommandRefusal, IdleNotice, LockHolder, LockLossKind, LostLock,
-    ModuleNote, Next, PlanList, ProjectReport, Released, Report, ReportStyle, UserText,
+    ModuleNote, Next, PlanList, PolicyReport, PolicySetReport, ProjectReport, Released, Report,
+    ReportStyle, UserText,
 };
 
-pub use view::span;
+pub use view::{owners_can, span};
 
 /// Limits on the posted comments; a comment shows when one is reached (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

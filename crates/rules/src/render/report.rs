@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_policy::sets::{PolicyOwners, SetName};
+use lockkeeper_policy::standing::SetStanding;
+use lockkeeper_policy::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
 use super::machine::{MachineLine, MachineProject};
@@ -64,6 +67,10 @@ pub struct ReportStyle {
     pub offer_apply_all: bool,
     /// Offer to release locks (false if no locks are taken).
     pub offer_unlock: bool,
+    /// Offer to approve violations of policies (false if `approve_policies` is disabled).
+    pub offer_approval: bool,
+    /// Leave out policy sets that passed (`--quiet-policy-checks`).
+    pub quiet_policies: bool,
 }
 
 impl Default for ReportStyle {
@@ -75,6 +82,8 @@ impl Default for ReportStyle {
             offer_apply: true,
             offer_apply_all: true,
             offer_unlock: true,
+            offer_approval: true,
+            quiet_policies: false,
         }
     }
 }
@@ -200,6 +209,8 @@ pub struct ProjectReport {
     pub changes_outside: bool,
     /// Modules of the registry that the plan uses and that are deprecated or taken down.
     pub modules: Vec<ModuleNote>,
+    /// Results of the policy sets, if the policies of the project are checked.
+    pub policies: Option<PolicyReport>,
     /// Reason of a refusal or failure, in our words.
     pub message: Option<UserText>,
     /// State lock that the tool left behind when it was killed.
@@ -235,6 +246,56 @@ pub struct ModuleNote {
     pub instead: Option<(String, String)>,
 }
 
+/// Results of the policy sets that concern a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyReport {
+    /// Results in the order of the configuration.
+    pub sets: Vec<PolicySetReport>,
+}
+
+/// Result of one policy set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySetReport {
+    /// Name of the set.
+    pub name: SetName,
+    /// Consequence for the apply.
+    pub standing: SetStanding,
+    /// Verdict on the plan, if there is one.
+    pub verdict: Option<Verdict>,
+    /// People who may approve violations.
+    pub owners: PolicyOwners,
+    /// True if the author of the pull request may not approve.
+    pub prevent_self_approve: bool,
+}
+
+impl PolicyReport {
+    /// Returns true if no set prevents the apply.
+    pub fn is_met(&self) -> bool {
+        self.sets.iter().all(PolicySetReport::is_met)
+    }
+
+    /// Returns true if approvals alone would change the result of a set.
+    pub fn awaits_approval(&self) -> bool {
+        self.sets
+            .iter()
+            .any(|set| matches!(set.standing, SetStanding::NeedsApproval { .. }))
+    }
+}
+
+impl PolicySetReport {
+    /// Returns true if the set does not prevent the apply.
+    pub fn is_met(&self) -> bool {
+        match &self.standing {
+            SetStanding::Passed | SetStanding::Approved(_) => true,
+            SetStanding::NeedsApproval { .. }
+            | SetStanding::NotEvaluated(_)
+            | SetStanding::Missing
+            | SetStanding::Changed
+            | SetStanding::Removed => false,
+        }
+    }
+}
+
 /// The list of resources of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PlanList {
@@ -265,6 +326,38 @@ impl ProjectReport {
         self.blocked.is_none() && self.modules.iter().all(|note| note.takedown.is_none())
     }
 
+    /// Returns true if the result leaves a plan that waits for its apply.
+    pub fn is_ready(&self) -> bool {
+        let has_plan = match self.outcome {
+            ProjectOutcome::Planned => true,
+            ProjectOutcome::PolicyPassed => self.next == Next::ByOutcome,
+            ProjectOutcome::NoChanges
+            | ProjectOutcome::Applied
+            | ProjectOutcome::UpToDate
+            | ProjectOutcome::Imported
+            | ProjectOutcome::StateRemoved
+            | ProjectOutcome::Told
+            | ProjectOutcome::Discarded
+            | ProjectOutcome::Waiting
+            | ProjectOutcome::Locked
+            | ProjectOutcome::Refused
+            | ProjectOutcome::Failed
+            | ProjectOutcome::Cancelled
+            | ProjectOutcome::Skipped
+            | ProjectOutcome::PolicyFailed => false,
+        };
+        has_plan && self.may_be_applied()
+    }
+
+    /// Returns true if approvals are missing of a plan that could otherwise be applied.
+    pub fn awaits_approval(&self) -> bool {
+        let unmet = self
+            .policies
+            .as_ref()
+            .is_some_and(PolicyReport::awaits_approval);
+        unmet && self.may_be_applied()
+    }
+
     /// Creates the result of a project whose outcome alone is known yet.
     pub fn new(key: ProjectKey, outcome: ProjectOutcome) -> Self {
         Self {
@@ -279,6 +372,7 @@ impl ProjectReport {
             blocked: None,
             changes_outside: false,
             modules: Vec::new(),
+            policies: None,
             message: None,
             state_lock: None,
             lock_url: None,

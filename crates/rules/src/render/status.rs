@@ -28,6 +28,55 @@ pub fn context(name: &str, kind: RunKind) -> StatusContext {
     StatusContext::new(&format!("{name}/{kind}"))
 }
 
+/// Returns the name of the status of policy checks over all projects: `lockkeeper/policy_check`. Single projects have
+/// none (reference 9.1).
+pub fn policy_context(name: &str) -> StatusContext {
+    StatusContext::new(&format!("{name}/policy_check"))
+}
+
+/// Projects of a pull request by the results of their policy checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyCounts {
+    /// Projects whose policies are checked.
+    pub total: usize,
+    /// Projects with a policy set that prevents their apply.
+    pub failed: usize,
+    /// Projects without a plan, and so without a check.
+    pub unplanned: usize,
+    /// Projects that are queued for a lock, and will be planned automatically.
+    pub waiting: usize,
+}
+
+/// Returns state and description of the status of policy checks (reference 9.3). A project that was not checked is no
+/// success (P6).
+pub fn policies(counts: PolicyCounts) -> (CommitState, String) {
+    let PolicyCounts {
+        total,
+        failed,
+        unplanned,
+        waiting,
+    } = counts;
+    let checked = total.saturating_sub(unplanned + waiting);
+    match (failed, unplanned, waiting) {
+        (0, 0, 0) => (
+            CommitState::Success,
+            format!("{total}/{total} projects had policies checked successfully."),
+        ),
+        (0, 0, _) => (
+            CommitState::Pending,
+            format!("{checked}/{total} projects had policies checked."),
+        ),
+        (0, _, _) => (
+            CommitState::Failure,
+            format!("{checked}/{total} projects had policies checked: the others have no plan."),
+        ),
+        (_, _, _) => (
+            CommitState::Failure,
+            format!("{failed}/{total} projects failed policy checks."),
+        ),
+    }
+}
+
 /// Returns the name of the status of one project: `lockkeeper/plan: net`, `lockkeeper/apply: ./default`.
 pub fn project_context(name: &str, kind: RunKind, project: &ProjectKey) -> StatusContext {
     StatusContext::new(&format!("{name}/{kind}: {}", project.status_id()))
@@ -239,9 +288,11 @@ pub fn project(
     outcome: ProjectOutcome,
     counts: Option<PlanCounts>,
 ) -> (CommitState, String) {
+    // The plan itself is a success; the status of policy checks says what they found.
+    let is_planned = kind == RunKind::Plan && outcome == ProjectOutcome::PolicyFailed;
     let state = if outcome == ProjectOutcome::Waiting {
         CommitState::Pending
-    } else if outcome.is_success() {
+    } else if outcome.is_success() || is_planned {
         CommitState::Success
     } else {
         CommitState::Failure
@@ -270,7 +321,11 @@ pub fn project(
         ProjectOutcome::Cancelled => failed("it was cancelled"),
         ProjectOutcome::Skipped => failed("a previous project failed"),
         ProjectOutcome::PolicyPassed => "Policies passed.".to_owned(),
-        ProjectOutcome::PolicyFailed => failed("policies failed"),
+        ProjectOutcome::PolicyFailed => match counts.filter(|_| is_planned) {
+            Some(counts) => format!("{counts} Policies are not passed."),
+            None if is_planned => "Planned. Policies are not passed.".to_owned(),
+            None => failed("policies failed"),
+        },
     };
     (state, text)
 }
@@ -317,6 +372,7 @@ impl OutcomeCounts {
                 (ProjectOutcome::NoChanges | ProjectOutcome::UpToDate, _) => tally.idle += 1,
                 (ProjectOutcome::Discarded | ProjectOutcome::Waiting, _) => {}
                 (outcome, _) if outcome.is_success() => {}
+                (ProjectOutcome::PolicyFailed, RunKind::Plan) => {}
                 (_, RunKind::Plan) => tally.plan_failed += 1,
                 (_, RunKind::Apply) => tally.apply_failed += 1,
                 // No status reports these runs.
@@ -438,6 +494,37 @@ mod tests {
     }
 
     #[test]
+    fn a_project_that_was_not_checked_is_no_success() {
+        let line = |failed, unplanned, waiting| {
+            let (state, text) = policies(PolicyCounts {
+                total: 3,
+                failed,
+                unplanned,
+                waiting,
+            });
+            format!("{state} {text}")
+        };
+        let all = [
+            line(0, 0, 0),
+            line(0, 0, 1),
+            line(0, 2, 0),
+            line(0, 1, 1),
+            line(2, 1, 0),
+        ];
+        insta::assert_snapshot!(all.join("\n"), @"
+        success 3/3 projects had policies checked successfully.
+        pending 2/3 projects had policies checked.
+        failure 1/3 projects had policies checked: the others have no plan.
+        failure 1/3 projects had policies checked: the others have no plan.
+        failure 2/3 projects failed policy checks.
+        ");
+        assert_eq!(
+            policies(PolicyCounts::default()).1,
+            "0/0 projects had policies checked successfully."
+        );
+    }
+
+    #[test]
     fn lines_are_cut_at_a_character() {
         assert_eq!(describe(&"é".repeat(140)).chars().count(), 140);
         let cut = describe(&"é".repeat(141));
@@ -450,6 +537,10 @@ mod tests {
         assert_eq!(
             context("lockkeeper", RunKind::Plan).as_str(),
             "lockkeeper/plan"
+        );
+        assert_eq!(
+            policy_context("lockkeeper").as_str(),
+            "lockkeeper/policy_check"
         );
         assert_eq!(
             project_context("atlantis", RunKind::Apply, &root).as_str(),

@@ -14,7 +14,7 @@ use super::escape;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-const SOURCES: [(&str, &str); 18] = [
+const SOURCES: [(&str, &str); 19] = [
     (
         "parts.md.j2",
         include_str!("../../../../templates/comments/parts.md.j2"),
@@ -30,6 +30,10 @@ const SOURCES: [(&str, &str); 18] = [
     (
         "project.md.j2",
         include_str!("../../../../templates/comments/project.md.j2"),
+    ),
+    (
+        "policies.md.j2",
+        include_str!("../../../../templates/comments/policies.md.j2"),
     ),
     (
         "refusal.md.j2",

@@ -2,6 +2,7 @@
 
 mod explained;
 mod list;
+mod policies;
 mod project;
 mod results;
 
@@ -9,6 +10,7 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 pub(super) use explained::explained;
+pub use policies::owners_can;
 pub(super) use results::results;
 
 use super::report::{

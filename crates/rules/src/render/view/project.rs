@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::list::ListView;
+use super::policies::{PolicyView, policies};
 use super::results::is_plan;
 use super::{Label, with_words, word};
 use crate::model::{CommandKind, ProjectOutcome, Subject};
@@ -47,6 +48,7 @@ pub(super) struct ProjectView {
     more_modules: usize,
     /// True if one of the modules was taken down, so the plan cannot be applied.
     is_taken_down: bool,
+    policies: Option<PolicyView>,
     tool: &'static str,
     program: &'static str,
     message: Option<String>,
@@ -58,6 +60,7 @@ pub(super) struct ProjectView {
     output: Option<Block>,
     log: Option<Block>,
     apply: Option<String>,
+    approve: Option<String>,
     again: Option<RetryCommand>,
     unlock: String,
     lock_url: Option<String>,
@@ -105,7 +108,7 @@ struct RetryCommand {
 
 /// A block of code.
 #[derive(Serialize)]
-struct Block {
+pub(super) struct Block {
     language: &'static str,
     text: String,
     title: &'static str,
@@ -139,7 +142,8 @@ impl ProjectView {
             icon: icon(project.outcome),
             label: Label::of(&project.key),
             outcome: phrase(project.outcome),
-            ok: project.outcome.is_success(),
+            // The section about policies says what they lack.
+            ok: project.outcome.is_success() || project.outcome == ProjectOutcome::PolicyFailed,
             no_changes: project.outcome == ProjectOutcome::NoChanges,
             summary: summary(report, project),
             blocked: project.blocked.clone(),
@@ -155,6 +159,10 @@ impl ProjectView {
                 .collect(),
             more_modules: project.modules.len().saturating_sub(MOST_MODULES),
             is_taken_down: is_taken_down(project),
+            policies: project
+                .policies
+                .as_ref()
+                .and_then(|found| policies(report, found)),
             tool: project.tool.title(),
             program: project.tool.program(),
             message: Some(text.message).filter(|message| !message.trim().is_empty()),
@@ -170,6 +178,7 @@ impl ProjectView {
             output,
             log: log(report, project),
             apply: apply(report, project),
+            approve: approve(report, project),
             again: again(report, project),
             unlock: format!("{} unlock", report.executable),
             lock_url: project
@@ -309,13 +318,17 @@ fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
 }
 
 fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
-    let planned = project.outcome == ProjectOutcome::Planned;
-    let offered = planned
-        && project.may_be_applied()
-        && report.style.offer_apply
-        && !report.pull.is_application();
+    let offered = project.is_ready() && report.style.offer_apply && !report.pull.is_application();
     let flags = project.key.flags().filter(|_| offered)?;
     Some(format!("{} apply {flags}", report.executable))
+}
+
+/// Returns the command that approves what is violated.
+fn approve(report: &Report, project: &ProjectReport) -> Option<String> {
+    let offered =
+        project.awaits_approval() && report.style.offer_approval && !report.pull.is_application();
+    let flags = project.key.flags().filter(|_| offered)?;
+    Some(format!("{} approve_policies {flags}", report.executable))
 }
 
 /// Returns the command to try again: a new plan after a plan, after a command that changed a state, and after an
@@ -362,6 +375,8 @@ fn again_by(report: &Report, project: &ProjectReport) -> Option<Retry> {
         ProjectOutcome::Failed | ProjectOutcome::Cancelled
     );
     let by_outcome = match (is_plan(report), word(report.command), ok) {
+        // The section about policies says what is left to do.
+        (false, _, _) if report.command == CommandKind::ApprovePolicies => None,
         (true, _, _) => Some(Retry::Plan),
         (false, _, true) => None,
         (false, _, false) if interrupted => Some(Retry::Plan),
@@ -442,6 +457,23 @@ fn block(
         lines,
         fold,
         cut: 0,
+    })
+}
+
+/// Returns a folded block, without the middle of a text that is too long.
+pub(super) fn folded(
+    report: &Report,
+    language: &'static str,
+    title: &'static str,
+    text: &str,
+    most: usize,
+) -> Option<Block> {
+    let text = plan_output::clean(text);
+    let (text, cut) = cut_middle(text.trim_matches('\n'), most);
+    block(report, language, title, &text).map(|block| Block {
+        fold: report.style.fold,
+        cut,
+        ..block
     })
 }
 

@@ -26,6 +26,7 @@ pub(in crate::render) struct ResultsView {
     /// True if no project has a section of its own to say that there is nothing to apply.
     nothing_to_apply: bool,
     apply_all: Option<String>,
+    approve_all: Option<String>,
     unlock: Option<String>,
     footer: Footer,
 }
@@ -83,6 +84,7 @@ pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) ->
         nothing_to_apply: shown.is_empty(),
         projects: shown,
         apply_all: apply_all(report, &sorted),
+        approve_all: approve_all(report, &sorted),
         unlock: unlock(report, &sorted),
         footer: Footer::of(report),
     }
@@ -93,16 +95,23 @@ pub(super) fn is_plan(report: &Report) -> bool {
 }
 
 fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
-    let planned = projects
-        .iter()
-        .any(|p| p.outcome == ProjectOutcome::Planned && p.may_be_applied());
+    let planned = projects.iter().any(|p| p.is_ready());
     let offered = report.style.offer_apply && report.style.offer_apply_all;
     // A single project says itself how to apply it. A second way to say the same would only confuse people.
     (planned && offered && projects.len() > 1).then(|| format!("{} apply", report.executable))
 }
 
+fn approve_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
+    let awaits = projects.iter().filter(|p| p.awaits_approval()).count();
+    (awaits > 1 && report.style.offer_approval)
+        .then(|| format!("{} approve_policies", report.executable))
+}
+
 fn unlock(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
-    let holds = is_plan(report) && projects.iter().any(|p| p.outcome.is_success());
+    let holds = is_plan(report)
+        && projects
+            .iter()
+            .any(|p| p.outcome.is_success() || p.outcome == ProjectOutcome::PolicyFailed);
     (holds && report.style.offer_unlock && projects.len() > 1)
         .then(|| format!("{} unlock", report.executable))
 }

@@ -1,0 +1,332 @@
+//! Builds the section of a project about its policy sets: what is violated, worst first, and who can approve it.
+//!
+//! Findings come from programs that read the code of a pull request, so every text is bounded here and escaped by the
+//! template.
+
+use lockkeeper_policy::findings::{Finding, FindingLevel, FindingPlace};
+use lockkeeper_policy::sets::PolicyOwners;
+use lockkeeper_policy::standing::SetStanding;
+use lockkeeper_policy::verdict::Verdict;
+use serde::Serialize;
+
+use super::project::{Block, folded};
+use crate::render::escape::shorten;
+use crate::render::report::{PolicyReport, PolicySetReport, Report};
+
+/// Maximum number of findings of one set in a comment. The page of the run has all of them.
+const MOST_FINDINGS: usize = 25;
+/// Maximum number of findings of all sets of a project in a comment.
+const MOST_OF_PROJECT: usize = 60;
+/// Maximum number of sets with a section of their own.
+const MOST_SETS: usize = 20;
+/// Maximum number of people and teams that a sentence names.
+const MOST_NAMES: usize = 10;
+/// Maximum length of the text of a finding, in characters.
+const LONGEST_MESSAGE: usize = 400;
+/// Maximum size of folded evidence and output of one set, in bytes.
+const MAX_EVIDENCE: usize = 6_000;
+
+/// Section of a project about its policy sets.
+#[derive(Serialize)]
+pub(super) struct PolicyView {
+    /// `Policies are not passed: 1 of 3 sets`
+    headline: String,
+    met: bool,
+    /// Sets with something to read.
+    sets: Vec<PolicySetView>,
+    /// Number of further sets that are not shown.
+    more_sets: usize,
+    /// Names of the sets that passed and have nothing to read.
+    passed: Vec<String>,
+}
+
+/// One policy set with something to read.
+#[derive(Serialize)]
+struct PolicySetView {
+    icon: &'static str,
+    name: String,
+    /// `2 violations, 1 of 2 approvals (by `alice`)`
+    says: String,
+    origin: Option<String>,
+    findings: Vec<FindingView>,
+    /// Number of findings that are not listed.
+    more: usize,
+    /// Sentence about people who can approve.
+    approvers: Option<String>,
+    evidence: Option<Block>,
+    output: Option<Block>,
+}
+
+/// One finding, as one line.
+#[derive(Serialize)]
+struct FindingView {
+    icon: &'static str,
+    message: String,
+    resource: Option<String>,
+    /// `net/main.tf:12`
+    place: Option<String>,
+    rule: Option<String>,
+    link: Option<String>,
+    /// Waiver, or the approvals that it needs.
+    note: Option<String>,
+}
+
+/// Returns the section; `None` if there is nothing to read.
+pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<PolicyView> {
+    let met = policies.is_met();
+    let quiet = report.style.quiet_policies;
+    if policies.sets.is_empty() || (quiet && met) {
+        return None;
+    }
+    let (told, passed): (Vec<&PolicySetReport>, Vec<&PolicySetReport>) =
+        policies.sets.iter().partition(|set| has_something(set));
+    let told: Vec<&PolicySetReport> = told
+        .into_iter()
+        .filter(|set| !quiet || !set.is_met())
+        .collect();
+    let mut room = MOST_OF_PROJECT;
+    let sets = told
+        .iter()
+        .take(MOST_SETS)
+        .map(|set| section(report, set, &mut room))
+        .collect();
+    Some(PolicyView {
+        headline: headline(policies),
+        met,
+        sets,
+        more_sets: told.len().saturating_sub(MOST_SETS),
+        passed: if quiet {
+            Vec::new()
+        } else {
+            passed.iter().map(|set| set.name.to_string()).collect()
+        },
+    })
+}
+
+fn headline(policies: &PolicyReport) -> String {
+    let all = policies.sets.len();
+    let unmet = policies.sets.iter().filter(|set| !set.is_met()).count();
+    match (unmet, all) {
+        (0, _) => "Policies are passed".to_owned(),
+        (_, 1) => "Policies are not passed".to_owned(),
+        (unmet, all) => format!("Policies are not passed: {unmet} of {all} sets"),
+    }
+}
+
+/// Returns true if a set needs lines of its own.
+fn has_something(set: &PolicySetReport) -> bool {
+    let has_findings = set
+        .verdict
+        .as_ref()
+        .is_some_and(|verdict| !verdict.findings.is_empty());
+    set.standing != SetStanding::Passed || has_findings
+}
+
+fn section(report: &Report, set: &PolicySetReport, room: &mut usize) -> PolicySetView {
+    let verdict = set.verdict.as_ref();
+    let shows = shows_findings(&set.standing);
+    let mut sorted: Vec<&Finding> = verdict
+        .filter(|_| shows)
+        .map(|verdict| verdict.findings.iter().collect())
+        .unwrap_or_default();
+    sorted.sort_by_key(|finding| (finding.waived.is_some(), finding.level.clone()));
+    let shown = sorted.len().min(MOST_FINDINGS).min(*room);
+    *room -= shown;
+    let beyond = verdict
+        .filter(|_| shows)
+        .map_or(0, |verdict| number(verdict.more_findings));
+    let more = (sorted.len() - shown).saturating_add(beyond);
+    sorted.truncate(shown);
+    PolicySetView {
+        icon: icon(&set.standing),
+        name: set.name.to_string(),
+        says: says(set),
+        origin: verdict
+            .map(|verdict| shorten(&verdict.origin, LONGEST_MESSAGE))
+            .filter(|origin| !origin.is_empty() && shows),
+        evidence: folded(report, "text", "Evidence", &evidence(&sorted), MAX_EVIDENCE),
+        output: verdict
+            .filter(|_| !set.is_met())
+            .and_then(|verdict| folded(report, "text", "Output", &verdict.output, MAX_EVIDENCE)),
+        findings: sorted.into_iter().map(line).collect(),
+        more,
+        approvers: approvers(set),
+    }
+}
+
+/// Returns true if the findings say something about this plan as it is now.
+fn shows_findings(standing: &SetStanding) -> bool {
+    match standing {
+        SetStanding::Passed | SetStanding::NeedsApproval { .. } => true,
+        // People have read them before they approved, and the page of the run has them.
+        SetStanding::Approved(_)
+        | SetStanding::NotEvaluated(_)
+        | SetStanding::Missing
+        | SetStanding::Changed
+        | SetStanding::Removed => false,
+    }
+}
+
+fn icon(standing: &SetStanding) -> &'static str {
+    match standing {
+        SetStanding::Passed | SetStanding::Approved(_) => "✅",
+        SetStanding::NeedsApproval { .. } => "❌",
+        SetStanding::NotEvaluated(_)
+        | SetStanding::Missing
+        | SetStanding::Changed
+        | SetStanding::Removed => "⛔",
+    }
+}
+
+fn says(set: &PolicySetReport) -> String {
+    let violations = set.verdict.as_ref().map_or_else(String::new, violations);
+    match &set.standing {
+        SetStanding::Passed => "passed".to_owned(),
+        SetStanding::Approved(by) => format!("{violations}, approved by {}", names(by, "and")),
+        SetStanding::NeedsApproval { needed, by } if by.is_empty() => {
+            format!(
+                "{violations}, 0 of {}",
+                counted(number(*needed), "approval")
+            )
+        }
+        SetStanding::NeedsApproval { needed, by } => format!(
+            "{violations}, {} of {} (by {})",
+            by.len(),
+            counted(number(*needed), "approval"),
+            names(by, "and")
+        ),
+        SetStanding::NotEvaluated(why) => {
+            format!("not evaluated: {}", shorten(why, LONGEST_MESSAGE))
+        }
+        SetStanding::Missing => {
+            "not checked, because the set was added after this plan. Plan again".to_owned()
+        }
+        SetStanding::Changed => "changed after this plan. Plan again".to_owned(),
+        SetStanding::Removed => {
+            "removed from the configuration after this plan. Plan again".to_owned()
+        }
+    }
+}
+
+/// Counts the violations. Nobody knows the weight of findings beyond the limit of a verdict.
+fn violations(verdict: &Verdict) -> String {
+    let text = counted(verdict.violations().count(), "violation");
+    if verdict.more_findings > 0 {
+        format!("at least {text}")
+    } else {
+        text
+    }
+}
+
+fn number(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Formats names as code: "`a`, `b` and 3 more".
+fn names(names: &[String], last: &str) -> String {
+    let mut all: Vec<String> = names
+        .iter()
+        .take(MOST_NAMES)
+        .map(|name| format!("`{}`", name.replace('`', "'")))
+        .collect();
+    if names.len() > MOST_NAMES {
+        all.push(format!("{} more", names.len() - MOST_NAMES));
+    }
+    match all.split_last() {
+        Some((only, [])) => only.clone(),
+        Some((end, rest)) => format!("{} {last} {end}", rest.join(", ")),
+        None => "nobody".to_owned(),
+    }
+}
+
+/// Returns the sentence about people who can approve what is violated.
+fn approvers(set: &PolicySetReport) -> Option<String> {
+    if !matches!(set.standing, SetStanding::NeedsApproval { .. }) {
+        return None;
+    }
+    let who = owners_can(&set.owners);
+    let author = if set.prevent_self_approve {
+        " The author of the pull request cannot."
+    } else {
+        ""
+    };
+    Some(format!("{who} can approve this.{author}"))
+}
+
+/// Returns the owners of a set as the subject of a sentence.
+pub fn owners_can(owners: &PolicyOwners) -> String {
+    match (owners.users.as_slice(), owners.teams.as_slice()) {
+        ([], []) => "Only members of the teams that a rule names".to_owned(),
+        (users, []) => names(users, "or"),
+        ([], teams) => format!("Members of {}", names(teams, "or")),
+        (users, teams) => format!(
+            "{}, or members of {},",
+            names(users, "or"),
+            names(teams, "or")
+        ),
+    }
+}
+
+fn line(finding: &Finding) -> FindingView {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.trim().is_empty());
+    FindingView {
+        icon: match (&finding.waived, &finding.level) {
+            (Some(_), _) => "⚪",
+            (None, FindingLevel::Deny) => "❌",
+            (None, FindingLevel::RequireApproval { .. }) => "✋",
+            (None, FindingLevel::Warn) => "⚠️",
+        },
+        message: shorten(&finding.message, LONGEST_MESSAGE),
+        resource: finding.resource.as_deref().and_then(some),
+        place: finding.place.as_ref().map(place),
+        rule: some(&finding.rule),
+        link: finding.link.clone(),
+        note: note(finding),
+    }
+}
+
+fn place(place: &FindingPlace) -> String {
+    match place.line {
+        Some(line) => format!("{}:{line}", place.file),
+        None => place.file.clone(),
+    }
+}
+
+fn note(finding: &Finding) -> Option<String> {
+    if let Some(waiver) = &finding.waived {
+        return Some(format!(
+            "Waived by {} until {}: {}",
+            names(std::slice::from_ref(&waiver.owner), "and"),
+            waiver.until,
+            shorten(&waiver.reason, LONGEST_MESSAGE)
+        ));
+    }
+    match &finding.level {
+        FindingLevel::Deny | FindingLevel::Warn => None,
+        FindingLevel::RequireApproval { count, teams } if teams.is_empty() => {
+            Some(format!("Needs {}.", counted(number(*count), "approval")))
+        }
+        FindingLevel::RequireApproval { count, teams } => Some(format!(
+            "Needs {} of members of {}.",
+            counted(number(*count), "approval"),
+            names(teams, "or")
+        )),
+    }
+}
+
+/// Joins the longer texts of the findings, each under its message.
+fn evidence(findings: &[&Finding]) -> String {
+    let of = |finding: &&Finding| {
+        let text = finding.evidence.as_deref()?.trim_matches('\n');
+        (!text.trim().is_empty()).then(|| format!("{}\n{text}", finding.message))
+    };
+    findings
+        .iter()
+        .filter_map(of)
+        .collect::<Vec<_>>()
+        .join("\n\n")
+}

@@ -20,6 +20,7 @@ use tracing::warn;
 
 pub use owners::{OutsideScope, within};
 pub use resource::{AskedCommand, Reserved, ReservedAction, Resource};
+pub use teams::is_member;
 pub use web::{by_web, offers as web_offers};
 
 use crate::config::access::{Action, Identity};

@@ -53,8 +53,24 @@ async fn others<'a>(ctx: &'a Ctx, at: &RepoId, giving: &[&str], who: &Identity) 
 }
 
 async fn is_in(ctx: &Ctx, at: &RepoId, team: &str, who: &Identity) -> Result<bool, ForgeError> {
+    is_member(ctx, at, team, who.name()).await
+}
+
+/// Returns true if an account of the forge is in a team, written as `team` or `organization/team`. Only teams of the
+/// organization that owns the repository are known.
+pub async fn is_member(
+    ctx: &Ctx,
+    at: &RepoId,
+    team: &str,
+    login: &str,
+) -> Result<bool, ForgeError> {
+    let slug = match team.rsplit_once('/') {
+        Some((organization, slug)) if organization.eq_ignore_ascii_case(at.owner()) => slug,
+        Some(_) => return Ok(false),
+        None => team,
+    };
     ctx.memberships
-        .has(ctx.forges.of(at)?, ctx.clock.now(), at, team, who.name())
+        .has(ctx.forges.of(at)?, ctx.clock.now(), at, slug, login)
         .await
 }
 

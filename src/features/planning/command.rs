@@ -11,8 +11,8 @@ use tracing::{Instrument, info, info_span};
 
 use super::stop::Stop;
 use super::{
-    apply, cancel, explain, give_up, guards, help, hooks, interrupted, permission, plan, projects,
-    state_commands, superseded, turn, unlock, version,
+    apply, approve_policies, cancel, explain, give_up, guards, help, hooks, interrupted,
+    permission, plan, projects, state_commands, superseded, turn, unlock, version,
 };
 
 use super::{CommandSpec, tally};
@@ -304,7 +304,13 @@ pub(super) fn headline(report: &ProjectReport) -> Option<String> {
             holder.since.format("%Y-%m-%d %H:%M")
         ));
     }
-    report.counts.map(|counts| counts.to_string())
+    let counts = report.counts.map(|counts| counts.to_string());
+    if report.outcome != ProjectOutcome::PolicyFailed {
+        return counts;
+    }
+    let failed = "Policies are not passed.".to_owned();
+    let texts: Vec<String> = counts.into_iter().chain([failed]).collect();
+    Some(texts.join(" "))
 }
 
 /// Works on a command, and records its end and all comments and statuses about it.
@@ -549,6 +555,9 @@ async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
         }
         CommandSpec::Command(Command::StateRm(command)) => {
             Box::pin(state_commands::state_rm(cx, command)).await
+        }
+        CommandSpec::Command(Command::ApprovePolicies(command)) => {
+            Box::pin(approve_policies::run(cx, command)).await
         }
         CommandSpec::Command(other) => Ok(help::not_available(other)),
         CommandSpec::Mistake(_) | CommandSpec::NotServed | CommandSpec::Unclaimed => {

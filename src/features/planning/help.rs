@@ -29,7 +29,16 @@ pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &CommandSpec) -> Option<
 /// Refuses a command that the grammar knows and this version does not carry out.
 pub(super) fn not_available(command: &Command) -> Reply {
     let available = [
-        "plan", "apply", "cancel", "unlock", "explain", "version", "import", "state rm", "help",
+        "plan",
+        "apply",
+        "cancel",
+        "unlock",
+        "explain",
+        "version",
+        "import",
+        "state rm",
+        "approve_policies",
+        "help",
     ];
     Reply::new(Body::Refused(CommandRefusal::not_available(
         command.name().as_str(),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::policies::{PlannedRules, Policies};
+use super::policy_checks;
 use super::projects::{self, Work};
 use super::{CommandCx, CommandSpec, MergePull, hooks, needs};
 use crate::command::{ApplyCommand, Command, MergeOptions};
@@ -88,7 +89,8 @@ pub(super) async fn after_apply(
         job: None,
     };
     let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let left = left(cx, &newest_runs, &plans).await?;
+    let mut left = left(cx, &newest_runs, &plans).await?;
+    left.extend(unpassed(cx, &policies, &of_head).await?);
     if !left.is_empty() {
         return Ok(note(format!("Not merged yet: {}", reasons(left).join(" "))));
     }
@@ -201,6 +203,19 @@ async fn left(
     Ok(known
         .into_iter()
         .filter_map(|project| Some((project.clone(), why(project)?)))
+        .collect())
+}
+
+/// Lists the projects that nothing was applied to, and whose policies are not passed.
+async fn unpassed(
+    cx: &CommandCx<'_>,
+    policies: &PlannedRules,
+    plans: &[&PlanRecord],
+) -> Result<Vec<(ProjectKey, &'static str)>, sqlx::Error> {
+    let unmet = policy_checks::unmet_without_changes(cx, policies, plans).await?;
+    Ok(unmet
+        .into_iter()
+        .map(|project| (project, "has policies that are not passed"))
         .collect())
 }
 
@@ -337,6 +352,7 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     let policies = PlannedRules::read(cx, &all).await?;
     let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut left = left(cx, &newest_runs, &plans).await?;
+    left.extend(unpassed(cx, &policies, &all).await?);
     match unplanned(cx, &newest_runs, &plans, &policies).await? {
         Ok(unplanned) => left.extend(
             unplanned

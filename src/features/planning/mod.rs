@@ -11,6 +11,7 @@
 //! | `project_run.rs`, `course.rs` | the life of one run, the same for all of them |
 //! | `projects.rs`, `projects/`, `config_file.rs` | the checkout, and which projects a command concerns |
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
+//! | `policy_checks.rs`, `approve_policies.rs` | what the policy sets of a project mean for its plan, and approvals of violations |
 //! | `hooks.rs` | hooks before and after a command |
 //! | `unlock.rs`, `cancel.rs`, `explain.rs`, `help.rs` | the commands that run nothing |
 //! | `turn.rs` | plans for a pull request that was handed a lock it waited for |
@@ -21,6 +22,7 @@
 //! | `tally.rs` | metrics |
 
 mod apply;
+mod approve_policies;
 mod cancel;
 mod command;
 mod config_file;
@@ -38,6 +40,7 @@ mod needs;
 mod permission;
 mod plan;
 mod policies;
+mod policy_checks;
 mod project_run;
 mod projects;
 mod spec;

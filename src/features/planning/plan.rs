@@ -13,6 +13,7 @@ use tracing::{Instrument, info_span};
 use super::conflicts::{in_line, not_in_line};
 use super::course::StageProgress;
 use super::hooks::HookFacts;
+use super::policy_checks;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
@@ -31,10 +32,12 @@ use crate::git::Checkout;
 use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
     Cause, CommandKind, CommandOutcome, CommitState, Distribution, Lock, LockKey, Origin,
-    PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
+    PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunKind,
 };
 use crate::queue::JobError;
-use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
+use crate::render::{
+    Body, Next, PlanList, PolicyReport, ProjectReport, UserText, plan_output, status,
+};
 use crate::store::{NewJob, NewRun, PlanParts, RecordPlan};
 use crate::workflow::{
     ArtifactError, PlanMade, ResourceList, RunError, RunOutput, Saved, StepError, StepFailure,
@@ -174,7 +177,7 @@ async fn run(
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);
     }
-    let reply = answer(cx, reports, &order).await?;
+    let reply = answer(cx, &work, reports, &order).await?;
     let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
     Ok(Reply {
         notes: lacking.into_iter().chain(reply.notes).collect(),
@@ -327,6 +330,7 @@ async fn refused(
 /// Builds the reply and the combined statuses.
 async fn answer(
     cx: &CommandCx<'_>,
+    work: &Work,
     reports: Vec<ProjectReport>,
     order: &PlanRequest<'_>,
 ) -> Result<Reply, JobError> {
@@ -352,6 +356,7 @@ async fn answer(
         }
     }
     let mut statuses = vec![standing.plan_status(cx.ctx)];
+    statuses.extend(policy_checks::status(cx, &standing, |project| work.policies(project)).await?);
     statuses.extend(
         standing
             .apply_status_after_plan(cx.ctx, cx.pull, cx.row.id)
@@ -497,6 +502,127 @@ impl Planning<'_> {
             | None => None,
         }
     }
+
+    /// Stores the plan file and its record (P5).
+    async fn record(
+        &self,
+        run: &ProjectRun<'_>,
+        made: PlanMade,
+        checkout: &Checkout,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        let (cx, project, lock) = (run.cx, self.project, self.lock());
+        let modules = used_versions(&cx.ctx.runs.registry, &made.modules);
+        let mut read = read_output(&made);
+        if let Err(why) = &modules
+            && !read.no_changes
+        {
+            read.blocked.get_or_insert_with(|| why.clone());
+        }
+        let modules = modules.unwrap_or_default();
+        let id = PlanId::next(&*cx.ctx.ids);
+        let file = made.file.filter(|_| !read.no_changes);
+        let saved = match save(cx, id, file).await? {
+            Ok(saved) => saved,
+            Err(error) => {
+                drop_plan(cx, &project.key, lock).await?;
+                return failed(cx, report, &RunError::Artifact(error)).await;
+            }
+        };
+        let (digest, file) = saved.map(|saved| (saved.digest, saved.with_record)).unzip();
+        let plan = PlanRecord {
+            id,
+            pull: cx.pull.at.clone(),
+            project: project.key.clone(),
+            run: run.id,
+            head: checkout.head.clone(),
+            base_branch: cx.pull.base_branch.clone(),
+            base: checkout.base.clone(),
+            distribution: made.tool.distribution,
+            tool_version: made.tool.version,
+            workflow: made.workflow,
+            order_group: project.order.group,
+            digest,
+            counts: read.counts.unwrap_or_default(),
+            blocked: read.blocked.clone(),
+            state: if read.no_changes {
+                PlanState::NoChanges
+            } else {
+                PlanState::Planned
+            },
+            created_at: cx.ctx.clock.now(),
+        };
+        let (held, file) = (lock.map(|lock| lock.id), file.flatten());
+        let store = &cx.ctx.store;
+        let parts = PlanParts {
+            modules: &modules,
+            verdicts: &made.policies,
+        };
+        match store
+            .plan_record_with(&plan, held, file.as_deref(), &parts)
+            .await?
+        {
+            RecordPlan::Recorded => {
+                let notes = if modules.is_empty() {
+                    Vec::new()
+                } else {
+                    module_notes(&plan_notices(cx.ctx, cx.pull, id).await?)
+                };
+                let stays = !give_back_unused(cx, &plan).await?;
+                let lock_url = lock
+                    .filter(|_| stays)
+                    .map(|lock| cx.ctx.settings.lock_url(lock.id));
+                let planned = planned(report, made.output, read);
+                let policies = self.policies(run, id).await?;
+                let report = ProjectReport {
+                    outcome: match &policies {
+                        Some(policies) if !policies.is_met() => ProjectOutcome::PolicyFailed,
+                        Some(_) | None => planned.outcome,
+                    },
+                    lock_url,
+                    modules: notes,
+                    policies,
+                    ..planned
+                };
+                Ok(ProjectReport {
+                    status: (!report.may_be_applied()).then(|| WILL_NOT_BE_APPLIED.to_owned()),
+                    ..report
+                })
+            }
+            lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
+                cx.ctx
+                    .runs
+                    .artifacts
+                    .remove(id)
+                    .await
+                    .map_err(JobError::retry)?;
+                if lost == RecordPlan::Overtaken {
+                    Err(super::taken_over())
+                } else {
+                    not_kept(cx, report).await
+                }
+            }
+        }
+    }
+
+    /// Reports on the policy sets of a plan that was just recorded. Approvals of an earlier plan may count for it.
+    async fn policies(
+        &self,
+        run: &ProjectRun<'_>,
+        plan: PlanId,
+    ) -> Result<Option<PolicyReport>, sqlx::Error> {
+        let rules = self.work.policies(run.project);
+        let Some(sets) = rules.sets(run.project, &run.cx.pull.labels) else {
+            return Ok(None);
+        };
+        let found = run.cx.ctx.store.policy_results_of_run(run.id).await?;
+        let report = policy_checks::report(&sets, &found.unwrap_or_default(), plan);
+        Ok(if rules.workflow(run.project).keeps_output_private() {
+            report.map(policy_checks::without_output)
+        } else {
+            report
+        })
+    }
 }
 
 impl Task for Planning<'_> {
@@ -571,9 +697,7 @@ impl Task for Planning<'_> {
     ) -> Result<ProjectReport, JobError> {
         let (cx, lock) = (run.cx, self.lock());
         match made {
-            Ok((made, checkout)) => {
-                record(cx, self.project, run.id, lock, made, &checkout, report).await
-            }
+            Ok((made, checkout)) => self.record(run, made, &checkout, report).await,
             Err(error) => {
                 drop_plan(cx, run.project, lock).await?;
                 failed(cx, report, &error).await
@@ -632,103 +756,6 @@ async fn drop_plan(
             Ok(cx.ctx.store.plan_drop(&cx.pull.at, project, &cause).await?)
         }
         None => Ok(cx.ctx.store.plan_discard(&cx.pull.at, project).await?),
-    }
-}
-
-/// Stores the plan file and its record (P5).
-async fn record(
-    cx: &CommandCx<'_>,
-    project: &Project,
-    run: RunId,
-    lock: Option<&Lock>,
-    made: PlanMade,
-    checkout: &Checkout,
-    report: ProjectReport,
-) -> Result<ProjectReport, JobError> {
-    let modules = used_versions(&cx.ctx.runs.registry, &made.modules);
-    let mut read = read_output(&made);
-    if let Err(why) = &modules
-        && !read.no_changes
-    {
-        read.blocked.get_or_insert_with(|| why.clone());
-    }
-    let modules = modules.unwrap_or_default();
-    let id = PlanId::next(&*cx.ctx.ids);
-    let file = made.file.filter(|_| !read.no_changes);
-    let saved = match save(cx, id, file).await? {
-        Ok(saved) => saved,
-        Err(error) => {
-            drop_plan(cx, &project.key, lock).await?;
-            return failed(cx, report, &RunError::Artifact(error)).await;
-        }
-    };
-    let (digest, file) = saved.map(|saved| (saved.digest, saved.with_record)).unzip();
-    let plan = PlanRecord {
-        id,
-        pull: cx.pull.at.clone(),
-        project: project.key.clone(),
-        run,
-        head: checkout.head.clone(),
-        base_branch: cx.pull.base_branch.clone(),
-        base: checkout.base.clone(),
-        distribution: made.tool.distribution,
-        tool_version: made.tool.version,
-        workflow: made.workflow,
-        order_group: project.order.group,
-        digest,
-        counts: read.counts.unwrap_or_default(),
-        blocked: read.blocked.clone(),
-        state: if read.no_changes {
-            PlanState::NoChanges
-        } else {
-            PlanState::Planned
-        },
-        created_at: cx.ctx.clock.now(),
-    };
-    let (held, file) = (lock.map(|lock| lock.id), file.flatten());
-    let store = &cx.ctx.store;
-    let parts = PlanParts {
-        modules: &modules,
-        verdicts: &[],
-    };
-    match store
-        .plan_record_with(&plan, held, file.as_deref(), &parts)
-        .await?
-    {
-        RecordPlan::Recorded => {
-            let notes = if modules.is_empty() {
-                Vec::new()
-            } else {
-                module_notes(&plan_notices(cx.ctx, cx.pull, id).await?)
-            };
-            let stays = !give_back_unused(cx, &plan).await?;
-            let lock_url = lock
-                .filter(|_| stays)
-                .map(|lock| cx.ctx.settings.lock_url(lock.id));
-            let planned = planned(report, made.output, read);
-            let report = ProjectReport {
-                lock_url,
-                modules: notes,
-                ..planned
-            };
-            Ok(ProjectReport {
-                status: (!report.may_be_applied()).then(|| WILL_NOT_BE_APPLIED.to_owned()),
-                ..report
-            })
-        }
-        lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
-            cx.ctx
-                .runs
-                .artifacts
-                .remove(id)
-                .await
-                .map_err(JobError::retry)?;
-            if lost == RecordPlan::Overtaken {
-                Err(super::taken_over())
-            } else {
-                not_kept(cx, report).await
-            }
-        }
     }
 }
 

@@ -4,6 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lockkeeper_policy::sets::PolicySet;
+
+use super::policy_checks::CurrentSet;
 use super::{CommandCx, config_file};
 use crate::config::repo::{OverrideKey, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
@@ -69,6 +72,13 @@ impl PlannedRules {
     /// Returns why nothing may be applied: the configuration that the administrator requires cannot be read.
     pub fn refusal(&self) -> Option<Reply> {
         self.policies.refusal()
+    }
+
+    /// Returns the rules of the plan of a project.
+    pub fn of(&self, project: &ProjectKey) -> &Policies {
+        self.others
+            .get(project)
+            .map_or(&self.policies, |policies| &**policies)
     }
 }
 
@@ -145,6 +155,22 @@ impl Policies {
     /// Returns the workflow of a project.
     pub fn workflow(&self, project: &ProjectKey) -> Arc<Workflow> {
         self.project(project).workflow.value
+    }
+
+    /// Returns the policy sets that concern a project of a pull request with these labels. `None`: its plans are not
+    /// checked. If the configuration of the repository is unknown, the administrator alone decides.
+    pub fn sets(&self, project: &ProjectKey, labels: &[String]) -> Option<Vec<CurrentSet>> {
+        let found = self.rules.policies(self.config.as_ref(), project)?;
+        let version = found.conftest_version.as_ref();
+        let of_set = |set: &Arc<PolicySet>| (Arc::clone(set), set.digest(version));
+        Some(
+            found
+                .sets
+                .iter()
+                .filter(|set| set.concerns(project, labels))
+                .map(of_set)
+                .collect(),
+        )
     }
 
     pub fn config(&self) -> Option<&RepoConfig> {

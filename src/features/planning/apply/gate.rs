@@ -10,6 +10,7 @@ use crate::errors::describe_error;
 use crate::features::applications::pull_now;
 use crate::features::apply_locks::{apply_locks_line, apply_refusal};
 use crate::features::planning::conflicts::held;
+use crate::features::planning::policy_checks::{self, PolicyWayOut};
 use crate::features::planning::project_run::ProjectStop;
 use crate::features::planning::projects::{ApplyInputs, Work};
 use crate::features::planning::stop::Stop;
@@ -436,10 +437,16 @@ pub(super) async fn pass(
     };
     let attempt = policy.mode.taken_by_apply().then_some(&attempt);
     let store = &cx.ctx.store;
+    // The sets that are configured now decide, not those of the plan.
+    let sets = work
+        .policies(&plan.project)
+        .sets(&plan.project, &cx.pull.labels)
+        .unwrap_or_default();
+    let needed = policy_checks::needed(&sets);
     let checks = ApplyChecks {
         // Without a registry, no plan has modules of one.
         modules: cx.ctx.runs.registry.host().is_some(),
-        policies: &[],
+        policies: &needed,
     };
     let gate = store
         .apply_begin_checked(plan, run, attempt, &checks)
@@ -450,8 +457,11 @@ pub(super) async fn pass(
         ApplyGate::ApplyLocked(locks) => GateRefusal::Stopped(locks),
         ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
         ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
-        ApplyGate::PoliciesUnmet(_) => {
-            GateRefusal::stale("the plan has not passed its policy checks".to_owned())
+        ApplyGate::PoliciesUnmet(standings) => {
+            match policy_checks::refusal(cx, &sets, &standings, &plan.project) {
+                (text, PolicyWayOut::Approve) => GateRefusal::ForNow(text),
+                (text, PolicyWayOut::Plan) => GateRefusal::Stale(text),
+            }
         }
         ApplyGate::ModuleTakenDown => GateRefusal::Stale(refused_apply(
             &plan_notices(cx.ctx, cx.pull, plan.id).await?,

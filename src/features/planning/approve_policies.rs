@@ -1,0 +1,504 @@
+//! Runs `approve_policies`: people let a plan be applied although it violates policies (reference 13.4).
+//!
+//! An approval belongs to a person, a plan, a set, and the violations that the person could see. It is a row of the
+//! database, and the gate of the next apply counts it. Running the command a second time replaces the rows by the same
+//! ones, so a crash does no harm.
+//!
+//! The checks have this order:
+//! - Policies are checked at all, and the plan is one of the commit that the pull request has now.
+//! - The plan is older than the comment, so that its author can have seen the violations.
+//! - The set is violated. A set that was not evaluated, or has changed since, cannot be approved.
+//! - The person owns the set, or is in a team that a violated rule names, and may approve as the author of the change.
+//!
+//! A team whose members the forge does not name lets nobody approve (P6).
+
+use std::collections::HashMap;
+
+use lockkeeper_policy::findings::FindingLevel;
+use lockkeeper_policy::sets::{PolicySet, SetName};
+use lockkeeper_policy::standing::{PolicyApproval, SetStanding};
+use lockkeeper_policy::verdict::Verdict;
+
+use super::policies::PlannedRules;
+use super::policy_checks::{self, CurrentSet};
+use super::stop::Stop;
+use super::{CommandCx, permission, projects};
+use crate::authz;
+use crate::command::ApprovePoliciesCommand;
+use crate::config::access::Action;
+use crate::features::replies::reply::Reply;
+use crate::features::replies::statuses::NewestRuns;
+use crate::forges::ForgeError;
+use crate::model::{PlanId, PlanRecord, PlanState, ProjectOutcome};
+use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText, owners_can};
+use crate::store::{PlanPolicies, PolicyApprove};
+
+/// Maximum number of teams of one set whose members are looked up for an approval.
+const MOST_TEAMS: usize = 30;
+
+pub(super) async fn run(
+    cx: &CommandCx<'_>,
+    command: &ApprovePoliciesCommand,
+) -> Result<Reply, Stop> {
+    let only = match command.policy_set.as_deref().map(SetName::parse) {
+        None => None,
+        Some(Ok(name)) => Some(name),
+        Some(Err(error)) => {
+            let message = format!("`--policy-set` does not name a policy set: {error}.");
+            return Ok(Reply::refused("policy_set", message, Vec::new()));
+        }
+    };
+    let found = cx.ctx.store.policy_results(&cx.pull.at).await?;
+    if found.is_empty() && !policy_checks::is_on(cx) {
+        return Ok(not_checked());
+    }
+    let Some(person) = person(cx, command) else {
+        return Ok(nobody_known(cx));
+    };
+    // No status says that it runs: it asks nothing but the database and the forge.
+    cx.start(vec![]).await?;
+    let meant = projects::plans(cx, &command.target).await?;
+    let all = cx.ctx.store.plan_list(&cx.pull.at).await?;
+    let of_head: Vec<&PlanRecord> = all
+        .iter()
+        .filter(|plan| plan.head == cx.pull.head)
+        .collect();
+    let rules = PlannedRules::read(cx, &of_head).await?;
+    if let Some(refusal) = rules.refusal() {
+        return Ok(refusal);
+    }
+    let approving = ApprovalRequest {
+        cx,
+        command,
+        only,
+        person,
+        rules: &rules,
+        found,
+    };
+    let mut reports = Vec::new();
+    for plan in &meant {
+        reports.push(approving.project(plan).await?);
+    }
+    cx.left_to_others()?;
+    let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let status = policy_checks::status(cx, &newest, |project| rules.of(project)).await?;
+    let reply = Reply::new(Body::Projects(reports));
+    Ok(reply.with_statuses(&cx.pull.head, status.into_iter().collect()))
+}
+
+fn not_checked() -> Reply {
+    Reply::refused(
+        "policy_checks_off",
+        "plans of this repository are not checked against policies, so there is nothing to approve.".to_owned(),
+        vec![
+            "Apply the plan as it is.".to_owned(),
+            "An administrator can configure policy sets, and switch the checks on with `--enable-policy-checks`."
+                .to_owned(),
+        ],
+    )
+}
+
+fn nobody_known(cx: &CommandCx<'_>) -> Reply {
+    let host = cx.pull.at.repo.host();
+    Reply::refused(
+        "unknown_account",
+        format!(
+            "{host} did not name the account that wrote the comment, so its approval could not be counted."
+        ),
+        vec!["Comment the command again.".to_owned()],
+    )
+}
+
+/// Returns the person behind the command: the account of this server, or the numeric account of the forge. A login can
+/// be taken by somebody else.
+fn person(cx: &CommandCx<'_>, command: &ApprovePoliciesCommand) -> Option<String> {
+    match (cx.row.actor.account, command.person) {
+        (Some(account), _) => Some(format!("account {account}")),
+        (None, Some(number)) => Some(format!("{} {number}", cx.pull.at.repo.host())),
+        (None, None) => None,
+    }
+}
+
+/// Request to approve, or to withdraw approvals.
+struct ApprovalRequest<'a> {
+    cx: &'a CommandCx<'a>,
+    command: &'a ApprovePoliciesCommand,
+    /// The only set that is meant; `None` for all.
+    only: Option<SetName>,
+    person: String,
+    rules: &'a PlannedRules,
+    found: HashMap<PlanId, PlanPolicies>,
+}
+
+/// Relation of the author of the command to a set.
+struct ApproverStanding {
+    /// Teams of the set and of its rules that the author is in.
+    teams: Vec<String>,
+    /// True if the author owns the set, or is in a team that a violated rule names.
+    may_approve: bool,
+    /// True if the author of the command opened the pull request.
+    is_author: bool,
+}
+
+impl ApprovalRequest<'_> {
+    async fn project(&self, plan: &PlanRecord) -> Result<ProjectReport, Stop> {
+        let cx = self.cx;
+        let report = ProjectReport {
+            run_url: Some(cx.ctx.settings.run_url(plan.run)),
+            tool: plan.distribution,
+            blocked: plan.blocked.clone(),
+            ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Refused)
+        };
+        if let Some(text) = stale(cx, plan) {
+            return Ok(ProjectReport {
+                message: Some(text),
+                next: Next::Plan,
+                ..report
+            });
+        }
+        let denied = permission::check_project(cx, Action::ApprovePolicies, &plan.project).await?;
+        if denied.is_some() {
+            return Ok(ProjectReport {
+                message: denied,
+                ..report
+            });
+        }
+        let sets = self
+            .rules
+            .of(&plan.project)
+            .sets(&plan.project, &cx.pull.labels)
+            .unwrap_or_default();
+        let nothing = PlanPolicies::default();
+        let found = self.found.get(&plan.id).unwrap_or(&nothing);
+        let standings = policy_checks::standings(&sets, found, plan.id);
+        if let Some(why) = self.refusal(plan, &standings) {
+            return Ok(ProjectReport {
+                message: Some(why),
+                ..report
+            });
+        }
+        let done = if self.command.clear {
+            self.clear(plan, &sets, found, &standings).await?
+        } else {
+            self.approve(plan, &sets, found, &standings).await?
+        };
+        self.report(plan, &sets, done, report).await
+    }
+
+    /// Returns why nobody can approve anything of a plan.
+    fn refusal(&self, plan: &PlanRecord, standings: &[(SetName, SetStanding)]) -> Option<UserText> {
+        if matches!(plan.state, PlanState::Applied | PlanState::Applying) {
+            let message = "this plan was already applied, or is being applied, so there is nothing to approve.";
+            return Some(UserText::new(message, []));
+        }
+        let only = self.only.as_ref()?;
+        if standings.iter().any(|(name, _)| name == only) {
+            return None;
+        }
+        let names: Vec<String> = standings
+            .iter()
+            .map(|(name, _)| format!("`{name}`"))
+            .collect();
+        let hint = if names.is_empty() {
+            "No policy set concerns this project.".to_owned()
+        } else {
+            format!("Policy sets of this project: {}.", names.join(", "))
+        };
+        let message = format!("no policy set `{only}` concerns this project.");
+        Some(UserText::new(message, [hint]))
+    }
+
+    fn is_meant(&self, name: &SetName) -> bool {
+        self.only.as_ref().is_none_or(|only| only == name)
+    }
+
+    /// Approves the violations of every set that the author of the command may approve.
+    async fn approve(
+        &self,
+        plan: &PlanRecord,
+        sets: &[CurrentSet],
+        found: &PlanPolicies,
+        standings: &[(SetName, SetStanding)],
+    ) -> Result<ApprovalOutcome, Stop> {
+        let cx = self.cx;
+        let (mut approvals, mut outcome) = (Vec::new(), ApprovalOutcome::default());
+        for (name, standing) in standings.iter().filter(|(name, _)| self.is_meant(name)) {
+            if !matches!(standing, SetStanding::NeedsApproval { .. }) {
+                continue;
+            }
+            let set = sets.iter().find(|(set, _)| set.name == *name);
+            let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name);
+            let (Some((set, _)), Some(verdict)) = (set, verdict) else {
+                continue;
+            };
+            match self.approval(plan, set, verdict, &found.approvals).await? {
+                Ok(approval) => approvals.push(approval),
+                Err(why) => outcome.refused.push(why),
+            }
+        }
+        if approvals.is_empty() {
+            return Ok(outcome);
+        }
+        let cause = cx.cause_of("approved");
+        match cx
+            .ctx
+            .store
+            .policy_approve(plan, &approvals, &cause)
+            .await?
+        {
+            PolicyApprove::Stored => {
+                let names: Vec<String> = approvals
+                    .iter()
+                    .map(|approval| format!("`{}`", approval.set))
+                    .collect();
+                outcome.done.push(format!(
+                    "{} approved the violations of {}.",
+                    quoted(&cx.row.actor.login),
+                    names.join(", ")
+                ));
+            }
+            PolicyApprove::PlanGone => outcome.refused.push(
+                "the plan was discarded or applied in the meantime, so nothing was approved."
+                    .to_owned(),
+            ),
+        }
+        Ok(outcome)
+    }
+
+    /// Returns the approval of one set, or why there is none.
+    async fn approval(
+        &self,
+        plan: &PlanRecord,
+        set: &PolicySet,
+        verdict: &Verdict,
+        given: &[PolicyApproval],
+    ) -> Result<Result<PolicyApproval, String>, Stop> {
+        let (cx, name) = (self.cx, &set.name);
+        let login = &cx.row.actor.login;
+        let standing = self.standing(set, verdict).await?;
+        if !standing.may_approve {
+            return Ok(Err(not_an_owner(login, set)));
+        }
+        if set.prevent_self_approve && standing.is_author {
+            return Ok(Err(format!(
+                "{} opened this pull request, so somebody else must approve `{name}` (`prevent_self_approve`).",
+                quoted(login)
+            )));
+        }
+        let counts = |approval: &PolicyApproval| {
+            let same_person =
+                approval.person == self.person || approval.login.eq_ignore_ascii_case(login);
+            let covers = verdict
+                .items
+                .iter()
+                .all(|item| approval.items.contains(item));
+            let has_teams = standing
+                .teams
+                .iter()
+                .all(|team| approval.teams.contains(team));
+            same_person
+                && covers
+                && has_teams
+                && approval.set == *name
+                && approval.definition == verdict.definition
+                && (approval.plan == plan.id || set.sticky)
+        };
+        if given.iter().any(counts) {
+            return Ok(Err(format!(
+                "{} has already approved `{name}`, and somebody else must approve it, too.",
+                quoted(login)
+            )));
+        }
+        Ok(Ok(PolicyApproval {
+            set: name.clone(),
+            plan: plan.id,
+            person: self.person.clone(),
+            login: login.clone(),
+            teams: standing.teams,
+            is_author: standing.is_author,
+            items: verdict.items.clone(),
+            definition: verdict.definition.clone(),
+            at: cx.ctx.clock.now(),
+        }))
+    }
+
+    /// Withdraws all approvals of the sets that the author of the command may approve.
+    async fn clear(
+        &self,
+        plan: &PlanRecord,
+        sets: &[CurrentSet],
+        found: &PlanPolicies,
+        standings: &[(SetName, SetStanding)],
+    ) -> Result<ApprovalOutcome, Stop> {
+        let cx = self.cx;
+        let (mut names, mut outcome) = (Vec::new(), ApprovalOutcome::default());
+        for (name, _) in standings.iter().filter(|(name, _)| self.is_meant(name)) {
+            let set = sets.iter().find(|(set, _)| set.name == *name);
+            let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name);
+            let (Some((set, _)), Some(verdict)) = (set, verdict) else {
+                continue;
+            };
+            if self.standing(set, verdict).await?.may_approve {
+                names.push(name.clone());
+            } else {
+                outcome.refused.push(not_an_owner(&cx.row.actor.login, set));
+            }
+        }
+        let cause = cx.cause_of("withdrawn");
+        let cleared = cx.ctx.store.policy_clear(plan, &names, &cause).await?;
+        let cleared: Vec<String> = cleared.iter().map(|name| format!("`{name}`")).collect();
+        if !cleared.is_empty() {
+            outcome.done.push(format!(
+                "The approvals of {} were withdrawn.",
+                cleared.join(", ")
+            ));
+        } else if outcome.refused.is_empty() {
+            outcome.done.push("There were no approvals.".to_owned());
+        }
+        Ok(outcome)
+    }
+
+    /// Finds out whether the author of the command may approve a set. The forge is only asked about teams if there are
+    /// any.
+    async fn standing(
+        &self,
+        set: &PolicySet,
+        verdict: &Verdict,
+    ) -> Result<ApproverStanding, ForgeError> {
+        let (cx, login) = (self.cx, &self.cx.row.actor.login);
+        let of_rules = verdict.violations().flat_map(|finding| {
+            let teams: &[String] = match &finding.level {
+                FindingLevel::RequireApproval { teams, .. } => teams,
+                FindingLevel::Deny | FindingLevel::Warn => &[],
+            };
+            teams
+        });
+        let mut known: Vec<&String> = Vec::new();
+        for team in set.owners.teams.iter().chain(of_rules) {
+            if !known.iter().any(|other| other.eq_ignore_ascii_case(team)) {
+                known.push(team);
+            }
+        }
+        let mut teams = Vec::new();
+        for team in known.into_iter().take(MOST_TEAMS) {
+            if authz::is_member(cx.ctx, &cx.pull.at.repo, team, login).await? {
+                teams.push(team.clone());
+            }
+        }
+        let is_owner = set
+            .owners
+            .users
+            .iter()
+            .any(|user| user.eq_ignore_ascii_case(login));
+        Ok(ApproverStanding {
+            may_approve: is_owner || !teams.is_empty(),
+            is_author: login.eq_ignore_ascii_case(&cx.pull.author),
+            teams,
+        })
+    }
+
+    /// Reports the standing of a plan after the command.
+    async fn report(
+        &self,
+        plan: &PlanRecord,
+        sets: &[CurrentSet],
+        outcome: ApprovalOutcome,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, Stop> {
+        let found = self
+            .cx
+            .ctx
+            .store
+            .policy_results_of_run(plan.run)
+            .await?
+            .unwrap_or_default();
+        let policies = policy_checks::report(sets, &found, plan.id);
+        let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
+        let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
+        let rules = self.rules.of(&plan.project);
+        let is_private = rules.workflow(&plan.project).keeps_output_private();
+        let ApprovalOutcome { mut done, refused } = outcome;
+        let is_refused = done.is_empty() && !refused.is_empty();
+        if done.is_empty() && refused.is_empty() {
+            done.push(if is_met {
+                "There is nothing to approve.".to_owned()
+            } else {
+                "No approval can let this plan pass. Plan again.".to_owned()
+            });
+        }
+        let message = done
+            .into_iter()
+            .chain(refused)
+            .collect::<Vec<_>>()
+            .join(" ");
+        Ok(ProjectReport {
+            outcome: match (is_met, is_refused) {
+                (true, false) => ProjectOutcome::PolicyPassed,
+                (false, false) => ProjectOutcome::PolicyFailed,
+                (_, true) => ProjectOutcome::Refused,
+            },
+            message: Some(UserText::new(message, [])),
+            next: match (is_met, awaits) {
+                // Nothing has to be applied.
+                (true, _) if plan.state == PlanState::NoChanges => Next::Nothing,
+                (true, _) | (false, true) => Next::ByOutcome,
+                (false, false) => Next::Plan,
+            },
+            policies: if is_private {
+                policies.map(policy_checks::without_output)
+            } else {
+                policies
+            },
+            ..report
+        })
+    }
+}
+
+/// Sentences about the approvals of one project.
+#[derive(Default)]
+struct ApprovalOutcome {
+    done: Vec<String>,
+    /// Reasons why sets were not approved.
+    refused: Vec<String>,
+}
+
+/// Returns why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
+fn stale(cx: &CommandCx<'_>, plan: &PlanRecord) -> Option<UserText> {
+    if plan.head != cx.pull.head {
+        let message = format!(
+            "the plan was made for commit `{}`, and the pull request is at `{}` now. Nothing was approved.",
+            plan.head.short(),
+            cx.pull.head.short()
+        );
+        return Some(UserText::new(message, []));
+    }
+    if plan.base_branch != cx.pull.base_branch {
+        let message = format!(
+            "the plan was made against the base branch `{}`, and the base branch of the pull request is `{}` now. \
+             Nothing was approved.",
+            plan.base_branch, cx.pull.base_branch
+        );
+        return Some(UserText::new(message, []));
+    }
+    if plan.created_at <= cx.row.created_at {
+        return None;
+    }
+    let message = "the plan is newer than the comment that approves it, so nobody can have looked at it before. \
+                   Nothing was approved.";
+    let hint = "Look at what the policies found, then comment the command again.".to_owned();
+    Some(UserText::new(message, [hint]))
+}
+
+fn not_an_owner(login: &str, set: &PolicySet) -> String {
+    format!(
+        "{} may not approve `{}`. {} can.",
+        quoted(login),
+        set.name,
+        owners_can(&set.owners)
+    )
+}
+
+/// Formats text of others as code.
+fn quoted(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'"))
+}

@@ -1,0 +1,290 @@
+//! Policy sets of projects, and their consequences: for reports, statuses, merges, and for an apply that is refused.
+//!
+//! The sets that are configured now decide, not those that were configured when the plan was made. The gate of an apply
+//! compares them with the verdicts in its transaction (`store/apply.rs`); everything here only explains.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
+use lockkeeper_policy::standing::{self, NeededSet, SetStanding};
+use lockkeeper_policy::verdict::Verdict;
+
+use super::CommandCx;
+use super::policies::{PlannedRules, Policies};
+use crate::features::replies::statuses::{self, NewestRuns};
+use crate::model::{CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoPath};
+use crate::render::status::PolicyCounts;
+use crate::render::{PolicyReport, PolicySetReport, UserText, owners_can};
+use crate::store::PlanPolicies;
+
+/// Maximum number of sets that a refusal explains.
+const MOST_SETS: usize = 10;
+
+/// Policy set that concerns a project now, and the digest of its definition.
+pub(super) type CurrentSet = (Arc<PolicySet>, SetDigest);
+
+/// Returns what the gate needs to know of the sets.
+pub(super) fn needed(sets: &[CurrentSet]) -> Vec<NeededSet> {
+    sets.iter()
+        .map(|(set, definition)| set.needed(definition.clone()))
+        .collect()
+}
+
+/// Returns the consequences of each set for a plan, in the order of the configuration.
+pub(super) fn standings(
+    sets: &[CurrentSet],
+    found: &PlanPolicies,
+    plan: PlanId,
+) -> Vec<(SetName, SetStanding)> {
+    standing::standings(&needed(sets), &found.verdicts, &found.approvals, &plan)
+}
+
+/// Reports on the sets of a plan; `None` if none concerns it.
+pub(super) fn report(
+    sets: &[CurrentSet],
+    found: &PlanPolicies,
+    plan: PlanId,
+) -> Option<PolicyReport> {
+    let all: Vec<PolicySetReport> = standings(sets, found, plan)
+        .into_iter()
+        .map(|(name, standing)| {
+            let set = sets.iter().find(|(set, _)| set.name == name);
+            let verdict = found.verdicts.iter().find(|verdict| verdict.set == name);
+            PolicySetReport {
+                standing,
+                verdict: verdict.cloned(),
+                owners: set.map(|(set, _)| set.owners.clone()).unwrap_or_default(),
+                prevent_self_approve: set.is_some_and(|(set, _)| set.prevent_self_approve),
+                name,
+            }
+        })
+        .collect();
+    (!all.is_empty()).then_some(PolicyReport { sets: all })
+}
+
+/// Removes everything from a report that the workflow hides from comments: the texts of programs that have read the plan.
+/// The page of the run has them.
+pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
+    let strip = |verdict: Verdict| {
+        let findings = verdict.findings.into_iter().map(|mut finding| {
+            finding.evidence = None;
+            finding
+        });
+        Verdict {
+            findings: findings.collect(),
+            output: String::new(),
+            ..verdict
+        }
+    };
+    let sets = report.sets.into_iter().map(|set| PolicySetReport {
+        verdict: set.verdict.map(strip),
+        ..set
+    });
+    PolicyReport {
+        sets: sets.collect(),
+    }
+}
+
+/// Returns true if plans in the repository of the command are checked, as far as the administrator decides.
+pub(super) fn is_on(cx: &CommandCx<'_>) -> bool {
+    let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
+    let root = ProjectKey::of_dir(RepoPath::root());
+    rules.policies(None, &root).is_some()
+}
+
+/// Returns the status of the policy checks of a pull request; `None` if none of its projects is checked.
+pub(super) async fn status<'a>(
+    cx: &CommandCx<'_>,
+    newest: &NewestRuns,
+    rules_of: impl Fn(&ProjectKey) -> &'a Policies,
+) -> Result<Option<CommitStatus>, sqlx::Error> {
+    let counts = count(cx, newest, rules_of).await?;
+    let is_reported = counts.total > 0 || is_on(cx);
+    Ok(is_reported.then(|| statuses::policies(cx.ctx, counts)))
+}
+
+/// Counts the projects with runs at the head of the pull request.
+async fn count<'a>(
+    cx: &CommandCx<'_>,
+    newest: &NewestRuns,
+    rules_of: impl Fn(&ProjectKey) -> &'a Policies,
+) -> Result<PolicyCounts, sqlx::Error> {
+    let store = &cx.ctx.store;
+    let mut checked = Vec::new();
+    for project in newest.projects() {
+        let sets = rules_of(project).sets(project, &cx.pull.labels);
+        checked.extend(sets.map(|sets| (project, sets)));
+    }
+    if checked.is_empty() {
+        return Ok(PolicyCounts::default());
+    }
+    let plans = store.plan_list(&cx.pull.at).await?;
+    let found = store.policy_results(&cx.pull.at).await?;
+    let mut counts = PolicyCounts {
+        total: checked.len(),
+        ..PolicyCounts::default()
+    };
+    for (project, sets) in checked {
+        let plan = plans
+            .iter()
+            .find(|plan| plan.project == *project && plan.head == cx.pull.head);
+        match plan {
+            // Its gate has compared everything.
+            Some(plan) if plan.state == PlanState::Applied => {}
+            Some(plan) => counts.failed += usize::from(!is_met(&sets, &found, plan)),
+            None if newest.is_waiting(project) => counts.waiting += 1,
+            None => counts.unplanned += 1,
+        }
+    }
+    Ok(counts)
+}
+
+/// Returns true if no set prevents the apply of a plan.
+fn is_met(sets: &[CurrentSet], found: &HashMap<PlanId, PlanPolicies>, plan: &PlanRecord) -> bool {
+    let nothing = PlanPolicies::default();
+    let found = found.get(&plan.id).unwrap_or(&nothing);
+    standing::may_apply(&standings(sets, found, plan.id))
+}
+
+/// Returns the projects of plans without changes whose policies are not passed. An apply has compared those of all other
+/// plans.
+pub(super) async fn unmet_without_changes(
+    cx: &CommandCx<'_>,
+    rules: &PlannedRules,
+    plans: &[&PlanRecord],
+) -> Result<Vec<ProjectKey>, sqlx::Error> {
+    let idle = plans
+        .iter()
+        .filter(|plan| plan.state == PlanState::NoChanges);
+    let checked: Vec<(&PlanRecord, Vec<CurrentSet>)> = idle
+        .filter_map(|plan| {
+            let sets = rules
+                .of(&plan.project)
+                .sets(&plan.project, &cx.pull.labels)?;
+            Some((*plan, sets))
+        })
+        .collect();
+    if checked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = cx.ctx.store.policy_results(&cx.pull.at).await?;
+    Ok(checked
+        .into_iter()
+        .filter(|(plan, sets)| !is_met(sets, &found, plan))
+        .map(|(plan, _)| plan.project.clone())
+        .collect())
+}
+
+/// Way out of a refusal by policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PolicyWayOut {
+    /// People can let the plan pass.
+    Approve,
+    /// Only a new plan helps.
+    Plan,
+}
+
+/// Explains why the policy sets do not let a plan be applied, and the way out (P10).
+pub(super) fn refusal(
+    cx: &CommandCx<'_>,
+    sets: &[CurrentSet],
+    standings: &[(SetName, SetStanding)],
+    project: &ProjectKey,
+) -> (UserText, PolicyWayOut) {
+    let word = cx.ctx.settings.comments.executable();
+    let unmet: Vec<&(SetName, SetStanding)> = standings
+        .iter()
+        .filter(|(_, standing)| !matches!(standing, SetStanding::Passed | SetStanding::Approved(_)))
+        .collect();
+    let mut reasons: Vec<String> = unmet
+        .iter()
+        .take(MOST_SETS)
+        .map(|(name, standing)| reason(name, standing))
+        .collect();
+    if unmet.len() > MOST_SETS {
+        reasons.push(format!("{} more sets", unmet.len() - MOST_SETS));
+    }
+    let message = format!(
+        "the policies of this plan are not passed: {}. Nothing was applied, and the plan is kept.",
+        reasons.join("; ")
+    );
+    let needs_plan = unmet
+        .iter()
+        .any(|(_, standing)| !matches!(standing, SetStanding::NeedsApproval { .. }));
+    let mut hints = Vec::new();
+    for (name, standing) in unmet.iter().take(MOST_SETS) {
+        hints.extend(approval_hint(cx, sets, name, standing, project));
+    }
+    if unmet
+        .iter()
+        .any(|(_, standing)| matches!(standing, SetStanding::NotEvaluated(_)))
+    {
+        hints.push(
+            "A set that could not be evaluated cannot be approved. Ask an administrator to correct it, then plan again."
+                .to_owned(),
+        );
+    } else if needs_plan {
+        let flags = project.flags().unwrap_or_default();
+        hints.push(format!(
+            "Plan again, because the configured sets have changed since: `{}`.",
+            format!("{word} plan {flags}").trim_end()
+        ));
+    }
+    let way_out = if needs_plan {
+        PolicyWayOut::Plan
+    } else {
+        PolicyWayOut::Approve
+    };
+    (UserText::new(message, hints), way_out)
+}
+
+/// Returns the reason of one set, as a clause.
+fn reason(name: &SetName, standing: &SetStanding) -> String {
+    match standing {
+        SetStanding::Passed | SetStanding::Approved(_) => format!("`{name}` is passed"),
+        SetStanding::NeedsApproval { needed, by } => format!(
+            "`{name}` is violated and has {} of {needed} approval{}",
+            by.len(),
+            if *needed == 1 { "" } else { "s" }
+        ),
+        SetStanding::NotEvaluated(why) => format!(
+            "`{name}` was not evaluated ({})",
+            why.trim_end().trim_end_matches('.')
+        ),
+        SetStanding::Missing => {
+            format!("`{name}` was not checked, because it was added after the plan")
+        }
+        SetStanding::Changed => format!("`{name}` was changed after the plan"),
+        SetStanding::Removed => {
+            format!("`{name}` was removed from the configuration after the plan")
+        }
+    }
+}
+
+/// Returns who can approve violations of a set, and how.
+fn approval_hint(
+    cx: &CommandCx<'_>,
+    sets: &[CurrentSet],
+    name: &SetName,
+    standing: &SetStanding,
+    project: &ProjectKey,
+) -> Option<String> {
+    if !matches!(standing, SetStanding::NeedsApproval { .. }) {
+        return None;
+    }
+    if cx.pull.at.subject.is_application() {
+        return Some(format!(
+            "Violations of `{name}` can only be approved on a pull request. Make the change there."
+        ));
+    }
+    let (set, _) = sets.iter().find(|(set, _)| set.name == *name)?;
+    let word = cx.ctx.settings.comments.executable();
+    let flags = project.flags().unwrap_or_default();
+    let command = format!("{word} approve_policies {flags}");
+    Some(format!(
+        "{} can approve the violations of `{name}`: `{}`.",
+        owners_can(&set.owners),
+        command.trim_end()
+    ))
+}

@@ -161,6 +161,11 @@ impl Settings {
             },
             offer_apply: self.comments.allowed.contains(&CommandKind::Apply),
             offer_apply_all: !look.disable_apply_all,
+            offer_approval: self
+                .comments
+                .allowed
+                .contains(&CommandKind::ApprovePolicies),
+            quiet_policies: look.quiet_policy_checks,
             ..render::ReportStyle::default()
         }
     }

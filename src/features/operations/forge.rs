@@ -17,10 +17,16 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     )
     .on_every_replica();
 
+/// Returns true if teams own policy sets.
+fn policies_have_teams(ctx: &ServerCtx) -> bool {
+    let policies = ctx.settings.repo_rules.repos.policies();
+    policies.sets.iter().any(|set| !set.owners.teams.is_empty())
+}
+
 /// Asks every forge. It has nothing to fix: each problem is the error of this tick.
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let uses = ForgeFeatures {
-        teams: !ctx.settings.permissions.teams.is_empty(),
+        teams: !ctx.settings.permissions.teams.is_empty() || policies_have_teams(ctx),
         merging: ctx.settings.planning.automerge,
     };
     let (mut looked_at, mut problems) = (0, Vec::new());

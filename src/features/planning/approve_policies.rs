@@ -14,9 +14,8 @@
 
 use std::collections::HashMap;
 
-use lockkeeper_policy::findings::FindingLevel;
 use lockkeeper_policy::sets::{PolicySet, SetName};
-use lockkeeper_policy::standing::{PolicyApproval, SetStanding};
+use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
 
 use super::policies::PlannedRules;
@@ -228,7 +227,7 @@ impl ApprovalRequest<'_> {
             }
             let set = sets.iter().find(|(set, _)| set.name == *name);
             let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name);
-            let (Some((set, _)), Some(verdict)) = (set, verdict) else {
+            let (Some(set), Some(verdict)) = (set, verdict) else {
                 continue;
             };
             match self.approval(plan, set, verdict, &found.approvals).await? {
@@ -269,13 +268,13 @@ impl ApprovalRequest<'_> {
     async fn approval(
         &self,
         plan: &PlanRecord,
-        set: &PolicySet,
+        current: &CurrentSet,
         verdict: &Verdict,
         given: &[PolicyApproval],
     ) -> Result<Result<PolicyApproval, String>, Stop> {
-        let (cx, name) = (self.cx, &set.name);
-        let login = &cx.row.actor.login;
-        let standing = self.standing(set, verdict).await?;
+        let (cx, set) = (self.cx, &current.0);
+        let (name, login) = (&set.name, &cx.row.actor.login);
+        let standing = self.standing(current, verdict).await?;
         if !standing.may_approve {
             return Ok(Err(not_an_owner(login, set)));
         }
@@ -335,13 +334,15 @@ impl ApprovalRequest<'_> {
         for (name, _) in standings.iter().filter(|(name, _)| self.is_meant(name)) {
             let set = sets.iter().find(|(set, _)| set.name == *name);
             let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name);
-            let (Some((set, _)), Some(verdict)) = (set, verdict) else {
+            let (Some(set), Some(verdict)) = (set, verdict) else {
                 continue;
             };
             if self.standing(set, verdict).await?.may_approve {
                 names.push(name.clone());
             } else {
-                outcome.refused.push(not_an_owner(&cx.row.actor.login, set));
+                outcome
+                    .refused
+                    .push(not_an_owner(&cx.row.actor.login, &set.0));
             }
         }
         let cause = cx.cause_of("withdrawn");
@@ -362,36 +363,22 @@ impl ApprovalRequest<'_> {
     /// any.
     async fn standing(
         &self,
-        set: &PolicySet,
+        (set, definition): &CurrentSet,
         verdict: &Verdict,
     ) -> Result<ApproverStanding, ForgeError> {
         let (cx, login) = (self.cx, &self.cx.row.actor.login);
-        let of_rules = verdict.violations().flat_map(|finding| {
-            let teams: &[String] = match &finding.level {
-                FindingLevel::RequireApproval { teams, .. } => teams,
-                FindingLevel::Deny | FindingLevel::Warn => &[],
-            };
-            teams
-        });
-        let mut known: Vec<&String> = Vec::new();
-        for team in set.owners.teams.iter().chain(of_rules) {
-            if !known.iter().any(|other| other.eq_ignore_ascii_case(team)) {
-                known.push(team);
-            }
-        }
+        let needed = set.needed(definition.clone());
         let mut teams = Vec::new();
-        for team in known.into_iter().take(MOST_TEAMS) {
-            if authz::is_member(cx.ctx, &cx.pull.at.repo, team, login).await? {
-                teams.push(team.clone());
+        for team in standing::deciding_teams(&needed, verdict)
+            .into_iter()
+            .take(MOST_TEAMS)
+        {
+            if authz::is_member(cx.ctx, &cx.pull.at.repo, &team, login).await? {
+                teams.push(team);
             }
         }
-        let is_owner = set
-            .owners
-            .users
-            .iter()
-            .any(|user| user.eq_ignore_ascii_case(login));
         Ok(ApproverStanding {
-            may_approve: is_owner || !teams.is_empty(),
+            may_approve: standing::may_approve(&needed, verdict, login, &teams),
             is_author: login.eq_ignore_ascii_case(&cx.pull.author),
             teams,
         })

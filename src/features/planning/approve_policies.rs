@@ -18,17 +18,19 @@ use lockkeeper_policy::sets::{PolicySet, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
 
+use super::hooks::{self, HookFacts};
 use super::policies::PlannedRules;
 use super::policy_checks::{self, CurrentSet};
+use super::projects::{self, Work};
 use super::stop::Stop;
-use super::{CommandCx, permission, projects};
+use super::{CommandCx, permission};
 use crate::authz;
 use crate::command::ApprovePoliciesCommand;
 use crate::config::access::Action;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses::NewestRuns;
 use crate::forges::ForgeError;
-use crate::model::{PlanId, PlanRecord, PlanState, ProjectOutcome};
+use crate::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, WorkspaceName};
 use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText, owners_can};
 use crate::store::{PlanPolicies, PolicyApprove};
 
@@ -66,12 +68,14 @@ pub(super) async fn run(
     if let Some(refusal) = rules.refusal() {
         return Ok(refusal);
     }
+    let work = Work::of_plans(cx.ctx, rules, &of_head);
+    run_hooks(cx, &work, &of_head, command).await?;
     let approving = ApprovalRequest {
         cx,
         command,
         only,
         person,
-        rules: &rules,
+        work: &work,
         found,
     };
     let mut reports = Vec::new();
@@ -80,9 +84,29 @@ pub(super) async fn run(
     }
     cx.left_to_others()?;
     let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let status = policy_checks::status(cx, &newest, |project| rules.of(project)).await?;
+    let status = policy_checks::status(cx, &newest, |project| work.policies(project)).await?;
     let reply = Reply::new(Body::Projects(reports));
     Ok(reply.with_statuses(&cx.pull.head, status.into_iter().collect()))
+}
+
+/// Runs the hooks before the command, in a checkout of a plan. Without hooks, nothing is checked out.
+async fn run_hooks(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plans: &[&PlanRecord],
+    command: &ApprovePoliciesCommand,
+) -> Result<(), Stop> {
+    let Some(plan) = plans.first().filter(|_| hooks::any(cx, work.rules())) else {
+        return Ok(());
+    };
+    let fetched = cx.ctx.checkouts.fetch_plan(plan).await;
+    let source = fetched.map_err(projects::checkout_refusal)?;
+    let checkout = work
+        .checkout_of(cx, &source, &WorkspaceName::default())
+        .await
+        .map_err(projects::checkout_refusal)?;
+    let given = HookFacts::of(&command.target, &[]);
+    hooks::before(cx, work.rules(), &checkout, given).await
 }
 
 fn not_checked() -> Reply {
@@ -125,7 +149,7 @@ struct ApprovalRequest<'a> {
     /// The only set that is meant; `None` for all.
     only: Option<SetName>,
     person: String,
-    rules: &'a PlannedRules,
+    work: &'a Work,
     found: HashMap<PlanId, PlanPolicies>,
 }
 
@@ -163,8 +187,8 @@ impl ApprovalRequest<'_> {
             });
         }
         let sets = self
-            .rules
-            .of(&plan.project)
+            .work
+            .policies(&plan.project)
             .sets(&plan.project, &cx.pull.labels)
             .unwrap_or_default();
         let nothing = PlanPolicies::default();
@@ -402,7 +426,7 @@ impl ApprovalRequest<'_> {
         let policies = policy_checks::report(sets, &found, plan.id);
         let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
         let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
-        let rules = self.rules.of(&plan.project);
+        let rules = self.work.policies(&plan.project);
         let is_private = rules.workflow(&plan.project).keeps_output_private();
         let ApprovalOutcome { mut done, refused } = outcome;
         let is_refused = done.is_empty() && !refused.is_empty();

@@ -20,7 +20,9 @@ use crate::errors::describe_error;
 use crate::features::registry::access_of_run;
 use crate::features::replies::reply::Reply;
 use crate::git::Checkout;
-use crate::model::{CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId};
+use crate::model::{
+    CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId, RunKind,
+};
 use crate::queue::JobError;
 use crate::render::status;
 use crate::store::NewRun;
@@ -197,9 +199,8 @@ async fn run_one(
     called: &str,
     when: HookTime,
 ) -> Result<Option<Failed>, JobError> {
-    let Some(kind) = cx.row.kind.runs() else {
-        return Ok(None);
-    };
+    // Hooks of a command without runs of its own stand beside the plans that it is about.
+    let kind = cx.row.kind.runs().unwrap_or(RunKind::Plan);
     let project = ProjectKey::of_dir(RepoPath::root());
     let new = NewRun {
         command: cx.row.id,

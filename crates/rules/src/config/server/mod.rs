@@ -231,7 +231,6 @@ fn name_of(kind: CommandKind) -> CommandName {
         CommandKind::Version => CommandName::Version,
         CommandKind::Import => CommandName::Import,
         CommandKind::StateRm => CommandName::State,
-        CommandKind::ApprovePolicies => CommandName::ApprovePolicies,
         CommandKind::Help => CommandName::Help,
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lockkeeper_policy::sets::PolicySet;
+use semver::Version;
 
 use super::policy_checks::CurrentSet;
 use super::{CommandCx, config_file};
@@ -171,6 +172,13 @@ impl Policies {
                 .map(of_set)
                 .collect(),
         )
+    }
+
+    /// Returns the version of conftest for a project, if the administrator requires one.
+    pub fn conftest_version(&self, project: &ProjectKey) -> Option<Version> {
+        self.rules
+            .policies(self.config.as_ref(), project)?
+            .conftest_version
     }
 
     pub fn config(&self) -> Option<&RepoConfig> {

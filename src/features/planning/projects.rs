@@ -6,6 +6,7 @@ mod behind;
 mod files;
 mod links;
 mod plans;
+mod policy_work;
 mod search;
 mod sparse;
 mod submodules;
@@ -74,6 +75,8 @@ pub(super) struct Work {
     reached: ComputedExtents,
     /// Links that lead out of the checkouts.
     links: links::KnownLinks,
+    /// Inputs of policy checks.
+    policy_inputs: policy_work::SharedPolicyInputs,
 }
 
 /// Slot of a checkout that a project is preparing or has prepared, and its current state.
@@ -391,6 +394,11 @@ impl Work {
             CommentWords::only(extra),
             output,
         );
+        let policies = Box::pin(self.policy_work(cx, &project.key)).await;
+        let place = ToolContext {
+            policies: policies.as_ref(),
+            ..place
+        };
         let versions = self.versions(cx, &checkout, &project.key).await;
         let made = cx.ctx.runs.terraform.plan(&place, &versions).await?;
         Ok((made, checkout))
@@ -661,6 +669,7 @@ impl Site {
             modules: self.modules.as_ref(),
             registry: self.registry.as_ref(),
             lists_modules: cx.ctx.runs.registry.host().is_some(),
+            policies: None,
             given,
             output,
             stop: &cx.stop,

@@ -3,6 +3,7 @@
 //! | File | Content |
 //! |---|---|
 //! | `page.rs` | `/jobs/{id}`: one run, cancelling its command, and its output as plain text |
+//! | `policies.rs` | what policy sets found in the plan of a run |
 //! | `stream.rs` | `/jobs/{id}/events`: the output of a run while it is printed |
 //! | `ansi.rs` | the colours of terminals as HTML |
 //! | `commands.rs` | the newest commands, with their runs, for other pages |
@@ -10,6 +11,7 @@
 mod ansi;
 mod commands;
 mod page;
+mod policies;
 mod stream;
 
 use std::sync::Arc;

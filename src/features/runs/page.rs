@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::ansi::AnsiToHtml;
 use super::commands::pull_page;
+use super::policies::{PolicyPanel, panels};
 use crate::authz::Resource;
 use crate::config::access::Action;
 use crate::kit::web::csrf::Confirmed;
@@ -61,6 +62,8 @@ struct RunPage {
     started: Option<PastTime>,
     finished: Option<PastTime>,
     took: Option<String>,
+    /// Results of policy sets; empty if none was evaluated, or for visitors.
+    policies: Vec<PolicyPanel>,
     output: RunOutputView,
 }
 
@@ -116,15 +119,19 @@ pub(super) async fn show(
         .command_get(run.command)
         .await?
         .ok_or_else(WebError::no_such_run)?;
-    let output = if visitor.has_signed_in() {
-        read_output(&web.store, run.id).await?
+    // Findings quote the plan, so they are for the same people as its output.
+    let (output, found) = if visitor.has_signed_in() {
+        let output = read_output(&web.store, run.id).await?;
+        (output, web.store.policy_results_of_run(run.id).await?)
     } else {
-        RunOutputView::default()
+        (RunOutputView::default(), None)
     };
-    visitor.page(
-        "job.html",
-        &RunPage::new(&run, &command, output, web.clock.now()),
-    )
+    let now = web.clock.now();
+    let page = RunPage {
+        policies: found.map(|found| panels(&found, now)).unwrap_or_default(),
+        ..RunPage::new(&run, &command, output, now)
+    };
+    visitor.page("job.html", &page)
 }
 
 impl RunPage {
@@ -169,6 +176,7 @@ impl RunPage {
             took: run
                 .started_at
                 .map(|start| duration(run.finished_at.unwrap_or(now) - start)),
+            policies: Vec::new(),
             output,
         }
     }

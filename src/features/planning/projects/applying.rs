@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::sparse::ComputedExtents;
-use super::{NO_GROUP_LIMIT, Site, Work, links, max_parallel_groups};
+use super::{NO_GROUP_LIMIT, Site, Work, links, max_parallel_groups, policy_work};
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
 use crate::features::planning::CommandCx;
@@ -52,6 +52,7 @@ impl Work {
             checkouts: Mutex::default(),
             reached,
             links: links::KnownLinks::default(),
+            policy_inputs: policy_work::SharedPolicyInputs::default(),
         };
         let parallel = made_of.len() < 2
             && work

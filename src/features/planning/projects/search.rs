@@ -176,6 +176,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
         checkouts: Mutex::default(),
         reached: ComputedExtents::default(),
         links: super::links::KnownLinks::default(),
+        policy_inputs: super::policy_work::SharedPolicyInputs::default(),
     };
     Ok((work, reading))
 }

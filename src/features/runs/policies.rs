@@ -28,7 +28,7 @@ pub(super) struct PolicyPanel {
     output: Option<String>,
 }
 
-/// One finding.
+/// One finding, with everything that is stored of it.
 #[derive(Serialize)]
 struct FindingRow {
     badge: Badge,

@@ -13,7 +13,7 @@ story!(
     a_command_runs_however_it_is_marked_up,
     the_bot_listens_to_the_names_it_was_given,
     the_bot_never_answers_itself,
-    commands_that_are_known_but_not_available_say_so,
+    an_approval_without_policy_checks_is_explained,
 );
 
 async fn help_is_given(backend: Backend) {
@@ -30,6 +30,7 @@ async fn help_is_given(backend: Backend) {
       cancel                 Stop the queued and running commands of this pull request.
       unlock                 Release all locks of this pull request and discard its plans.
       explain                Show which projects would be planned, by which rule, and why the others would not.
+      approve_policies       Approve plans whose policy checks failed; only for owners of the policies.
       version                Show which version of Terraform or OpenTofu a project uses.
       help                   Show this overview, or the usage of one command.
 
@@ -81,7 +82,7 @@ async fn the_name_of_the_bot_alone_is_answered_with_help(backend: Backend) {
 async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     assert_snapshot!(bot.ask(pull, "lockkeeper paln -d network").await, @"
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `help`.
 
     ```text
     lockkeeper paln -d network
@@ -222,7 +223,7 @@ async fn the_bot_listens_to_the_names_it_was_given(backend: Backend) {
         "other servers may listen to these names"
     );
     assert_snapshot!(bot.ask(pull, "sluice unlcok").await, @"
-    **Nothing was run**: `unlcok` is not a command. Did you mean `unlock`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
+    **Nothing was run**: `unlcok` is not a command. Did you mean `unlock`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `help`.
 
     ```text
     sluice unlcok
@@ -274,18 +275,18 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     bot.end(&[]).await;
 }
 
-async fn commands_that_are_known_but_not_available_say_so(backend: Backend) {
+async fn an_approval_without_policy_checks_is_explained(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    assert_snapshot!(bot.ask(pull, "lockkeeper approve_policies").await, @"
-    **Nothing was run**: `approve_policies` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
-
-    ```text
-    lockkeeper approve_policies
-               ^^^^^^^^^^^^^^^^
-    ```
-
-    `lockkeeper help` lists the commands.
-    ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
+    let reply = bot.ask(pull, "lockkeeper approve_policies").await;
+    assert_eq!(
+        reply.lines().next(),
+        Some(
+            "**Approve Policies refused**: plans of this repository are not checked against policies, so there is nothing \
+             to approve."
+        )
+    );
+    let line = bot.machine_line(pull);
+    assert!(line.contains(r#""command":"approve_policies""#), "{line}");
+    assert!(line.contains(r#""reason":"policy_checks_off""#), "{line}");
     bot.end(&[]).await;
 }

@@ -397,8 +397,8 @@ async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(back
     assert_snapshot!(first_lines.join("\n"), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
     Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to release.
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
-    **Nothing was run**: `approve_policies` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `help`.
+    **Approve Policies refused**: plans of this repository are not checked against policies, so there is nothing to approve.
     ");
     bot.end(&[]).await;
 }
@@ -491,7 +491,7 @@ async fn what_was_said_while_github_was_away_arrives_in_order(backend: Backend) 
     assert_snapshot!(first_lines.join("\n"), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
     Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to release.
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `help`.
     ");
     assert_snapshot!(first_line(&bot.answer(plan)), @"Ran Plan for dir: `network` workspace: `default`: planned");
     assert_snapshot!(bot.statuses(plan), @"

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
+use lockkeeper_policy::findings::{AppliedWaiver, Finding, FindingLevel, FindingPlace};
+use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
+use lockkeeper_policy::standing::SetStanding;
+use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use uuid::Uuid;
 
 use super::*;
@@ -15,7 +19,7 @@ use crate::discovery::{FileTree, Input, SearchSettings};
 use crate::model::{
     Actor, ChangeKind, ChangedFile, CommandId, CommandKind, CommandOutcome, Distribution, Origin,
     PlanChanges, PlanCounts, PlannedAction, ProjectKey, ProjectOutcome, RepoPath, ResourceChange,
-    Subject, WorkspaceName,
+    Sha256Digest, Subject, WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -267,6 +271,209 @@ fn unlisted() -> ProjectReport {
         list: PlanList::Missing(why.to_owned()),
         ..planned()
     }
+}
+
+fn finding(level: FindingLevel, message: &str) -> Finding {
+    Finding {
+        level,
+        rule: "main.deny".to_owned(),
+        message: message.to_owned(),
+        resource: None,
+        place: None,
+        link: None,
+        evidence: None,
+        waived: None,
+    }
+}
+
+/// Returns one of each line that the findings of a set can have, unsorted.
+fn findings() -> Vec<Finding> {
+    let security = FindingLevel::RequireApproval {
+        count: 2,
+        teams: vec!["security".to_owned()],
+    };
+    vec![
+        finding(FindingLevel::Warn, "the bucket has no tags"),
+        Finding {
+            waived: Some(AppliedWaiver {
+                reason: "the website is public".to_owned(),
+                owner: "alice".to_owned(),
+                until: "2026-12-31".to_owned(),
+            }),
+            ..finding(FindingLevel::Deny, "the bucket is public")
+        },
+        finding(security, "permissions are changed"),
+        Finding {
+            resource: Some("aws_db_instance.main".to_owned()),
+            place: Some(FindingPlace {
+                file: "infra/net/db.tf".to_owned(),
+                line: Some(12),
+            }),
+            link: Some("https://policies.example/keep".to_owned()),
+            evidence: Some("change.actions = [\"delete\"]".to_owned()),
+            ..finding(FindingLevel::Deny, "the database would be destroyed")
+        },
+    ]
+}
+
+fn policy_set(name: &str, standing: SetStanding, findings: Vec<Finding>) -> PolicySetReport {
+    let name = SetName::parse(name).expect("a name");
+    let verdict = Verdict {
+        set: name.clone(),
+        definition: SetDigest(Sha256Digest::of(b"definition")),
+        outcome: if findings.is_empty() {
+            VerdictOutcome::Passed
+        } else {
+            VerdictOutcome::Failed
+        },
+        origin: "policies at `main`".to_owned(),
+        content: None,
+        findings,
+        more_findings: 0,
+        items: Vec::new(),
+        output: String::new(),
+    };
+    PolicySetReport {
+        name,
+        standing,
+        verdict: Some(verdict),
+        owners: PolicyOwners {
+            users: vec!["alice".to_owned()],
+            teams: vec!["security".to_owned()],
+        },
+        prevent_self_approve: true,
+    }
+}
+
+fn with_policies(sets: Vec<PolicySetReport>) -> ProjectReport {
+    let policies = PolicyReport { sets };
+    ProjectReport {
+        outcome: if policies.is_met() {
+            ProjectOutcome::Planned
+        } else {
+            ProjectOutcome::PolicyFailed
+        },
+        policies: Some(policies),
+        ..planned()
+    }
+}
+
+fn violated(by: &[&str]) -> PolicySetReport {
+    let standing = SetStanding::NeedsApproval {
+        needed: 2,
+        by: by.iter().map(|&login| login.to_owned()).collect(),
+    };
+    policy_set("databases", standing, findings())
+}
+
+fn approved() -> PolicySetReport {
+    let standing = SetStanding::Approved(vec!["alice".to_owned(), "bob".to_owned()]);
+    policy_set("databases", standing, findings())
+}
+
+fn basics() -> PolicySetReport {
+    policy_set("basics", SetStanding::Passed, Vec::new())
+}
+
+fn approval_samples() -> Vec<(&'static str, Report)> {
+    let one = |project| report(CommandKind::ApprovePolicies, Body::Projects(vec![project]));
+    let told = |outcome, message: &str, sets| ProjectReport {
+        message: Some(UserText::new(message, [])),
+        output: String::new(),
+        list: PlanList::None,
+        outcome,
+        ..with_policies(sets)
+    };
+    vec![
+        (
+            "approve_policies_one",
+            one(told(
+                ProjectOutcome::PolicyPassed,
+                "`alice` approved the violations of `databases`.",
+                vec![approved(), basics()],
+            )),
+        ),
+        (
+            "approve_policies_refused",
+            one(told(
+                ProjectOutcome::Refused,
+                "`bob` may not approve `databases`. `alice`, or members of `security`, can.",
+                vec![violated(&[])],
+            )),
+        ),
+    ]
+}
+
+fn policy_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::Plan;
+    let one = |command, project| report(command, Body::Projects(vec![project]));
+    let warned = || {
+        let findings = vec![finding(FindingLevel::Warn, "the bucket has no tags")];
+        policy_set("tags", SetStanding::Passed, findings)
+    };
+    let without_verdict = |name, standing| PolicySetReport {
+        verdict: None,
+        ..policy_set(name, standing, Vec::new())
+    };
+    let not_evaluated = SetStanding::NotEvaluated("no rule was evaluated".to_owned());
+    let of_others = with_policies(vec![
+        policy_set("network", not_evaluated, Vec::new()),
+        without_verdict("new", SetStanding::Missing),
+        without_verdict("other", SetStanding::Changed),
+        without_verdict("old", SetStanding::Removed),
+    ]);
+    let foreign = Finding {
+        rule: HOSTILE.to_owned(),
+        resource: Some(HOSTILE.to_owned()),
+        link: Some("javascript:alert(1)".to_owned()),
+        evidence: Some(format!("```\n</details>\n{HOSTILE}")),
+        ..finding(FindingLevel::Deny, HOSTILE)
+    };
+    let needs_one = SetStanding::NeedsApproval {
+        needed: 1,
+        by: Vec::new(),
+    };
+    vec![
+        (
+            "policies_violated",
+            one(Plan, with_policies(vec![violated(&[]), basics()])),
+        ),
+        (
+            "policies_passed",
+            one(Plan, with_policies(vec![basics(), warned(), approved()])),
+        ),
+        ("policies_not_evaluated", one(Plan, of_others)),
+        (
+            "policies_quiet",
+            Report {
+                style: ReportStyle {
+                    quiet_policies: true,
+                    ..ReportStyle::default()
+                },
+                ..one(Plan, with_policies(vec![basics(), warned()]))
+            },
+        ),
+        (
+            "policies_violated_twice",
+            report(
+                Plan,
+                Body::Projects(vec![
+                    with_policies(vec![violated(&["alice"])]),
+                    ProjectReport {
+                        key: key("app", "default", None),
+                        ..with_policies(vec![violated(&[])])
+                    },
+                ]),
+            ),
+        ),
+        (
+            "policies_hostile",
+            one(
+                Plan,
+                with_policies(vec![policy_set("databases", needs_one, vec![foreign])]),
+            ),
+        ),
+    ]
 }
 
 fn plan_samples() -> Vec<(&'static str, Report)> {
@@ -720,6 +927,8 @@ pub(super) fn samples() -> Vec<(&'static str, Report)> {
         apply_samples(),
         state_samples(),
         explain_samples(),
+        policy_samples(),
+        approval_samples(),
     ];
     let of_others = [
         refused_samples(),
@@ -727,7 +936,7 @@ pub(super) fn samples() -> Vec<(&'static str, Report)> {
         other_samples(),
         vec![("hostile", hostile())],
     ];
-    [of_projects, of_others].concat().concat()
+    [of_projects.concat(), of_others.concat()].concat()
 }
 
 #[test]

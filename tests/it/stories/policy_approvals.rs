@@ -1,0 +1,250 @@
+//! Stories about plans that violate policies: they are not applied until owners of the policies have approved what they
+//! saw. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
+
+use std::path::Path;
+
+use lockkeeper::emulator::NewTeam;
+use lockkeeper::model::PullNumber;
+use serde_json::{Value, json};
+
+use crate::stories::NETWORK;
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    a_violation_refuses_the_apply_until_an_owner_approves_it,
+    an_approval_does_not_outlive_the_plan_that_its_author_saw,
+    a_sticky_approval_counts_as_long_as_the_violations_are_the_same,
+    every_person_counts_once_and_the_author_not_at_all,
+    members_of_a_team_approve,
+    an_approval_can_be_withdrawn,
+    a_set_that_was_added_after_the_plan_needs_a_new_plan,
+    a_set_that_was_not_evaluated_cannot_be_approved,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const LOCK: &str = "acme/infra/network/default by #1";
+const APPROVE: &str = "lockkeeper approve_policies";
+const APPLY: &str = "lockkeeper apply";
+
+/// Writes a policy with these orders for the stand-in, and returns its set with further keys.
+fn set(dir: &Path, name: &str, orders: &str, keys: &Value) -> Value {
+    let path = dir.join(name);
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("main.rego"), format!("package main\n{orders}\n")).unwrap();
+    let mut set = json!({"name": name, "path": path});
+    let keys = keys.as_object().unwrap().clone();
+    set.as_object_mut().unwrap().extend(keys);
+    set
+}
+
+fn config(sets: &[Value]) -> String {
+    json!({"policies": {"policy_sets": sets}}).to_string()
+}
+
+/// Opens a pull request of `alice`, whose plan the sets check. The comment about the plan is still unread.
+async fn planned(backend: Backend, sets: &[Value]) -> (Bot, PullNumber) {
+    let config = config(sets);
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    (bot, pull)
+}
+
+/// Comments as somebody, and checks the reply.
+async fn tells(bot: &mut Bot, pull: PullNumber, who: &str, text: &str, expected: &str) {
+    bot.hear(pull, who, text).await;
+    let answer = bot.answer(pull);
+    assert!(answer.contains(expected), "{who}: {text}\n{answer}");
+}
+
+fn applies(bot: &Bot) -> usize {
+    let calls = bot.calls();
+    calls
+        .iter()
+        .filter(|call| call.starts_with("apply"))
+        .count()
+}
+
+const PUBLIC: &str = "# fake: deny the bucket is public";
+
+fn owned_by(users: &[&str]) -> Value {
+    json!({"owners": {"users": users}})
+}
+
+async fn a_violation_refuses_the_apply_until_an_owner_approves_it(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let sets = [set(dir.path(), "basics", PUBLIC, &owned_by(&["bob"]))];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    let plan = bot.answer(pull);
+    for part in [
+        "Ran Plan for dir: `network` workspace: `default`: policies failed\n",
+        "**❌ Policies are not passed**\n",
+        "* ❌ the bucket is public",
+        "`bob` can approve this.",
+        "lockkeeper approve_policies -d network",
+    ] {
+        assert!(plan.contains(part), "{part}\n{plan}");
+    }
+    assert!(!plan.contains("lockkeeper apply"), "{plan}");
+    let statuses = bot.statuses(pull);
+    for line in [
+        "lockkeeper/plan: Success, 1/1 projects planned successfully.\n",
+        "lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy. Policies are not passed.\n",
+        "lockkeeper/policy_check: Failure, 1/1 projects failed policy checks.\n",
+    ] {
+        assert!(statuses.contains(line), "{line}\n{statuses}");
+    }
+    let unmet = "**Apply refused**: the policies of this plan are not passed: `basics` is violated and has 0 of 1 \
+                 approval. Nothing was applied, and the plan is kept.";
+    tells(&mut bot, pull, "alice", APPLY, unmet).await;
+    let not_owner = "**Approve Policies refused**: `alice` may not approve `basics`. `bob` can.";
+    tells(&mut bot, pull, "alice", APPROVE, not_owner).await;
+    tells(&mut bot, pull, "alice", APPLY, unmet).await;
+    assert_eq!(applies(&bot), 0);
+    let approved = "`bob` approved the violations of `basics`.";
+    tells(&mut bot, pull, "bob", APPROVE, approved).await;
+    let statuses = bot.statuses(pull);
+    let line =
+        "lockkeeper/policy_check: Success, 1/1 projects had policies checked successfully.\n";
+    assert!(statuses.contains(line), "{statuses}");
+    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    assert_eq!(applies(&bot), 1);
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_approval_does_not_outlive_the_plan_that_its_author_saw(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let sets = [set(dir.path(), "basics", PUBLIC, &owned_by(&["bob"]))];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    let again = "0 of 1 approval";
+    tells(&mut bot, pull, "alice", "lockkeeper plan", again).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_sticky_approval_counts_as_long_as_the_violations_are_the_same(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"users": ["bob"]}, "sticky_policy_approvals": true});
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    let kept = "1 violation, approved by `bob`";
+    tells(&mut bot, pull, "alice", "lockkeeper plan", kept).await;
+    let more = format!("{PUBLIC}\n# fake: deny the bucket has no name");
+    set(dir.path(), "basics", &more, &json!({}));
+    let lost = "2 violations, 0 of 1 approval";
+    tells(&mut bot, pull, "alice", "lockkeeper plan", lost).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}
+
+async fn every_person_counts_once_and_the_author_not_at_all(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({
+        "owners": {"users": ["alice", "bob", "Olga"]},
+        "approve_count": 2,
+        "prevent_self_approve": true,
+    });
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    let author = "`alice` opened this pull request, so somebody else must approve `basics`";
+    tells(&mut bot, pull, "alice", APPROVE, author).await;
+    let half = "1 violation, 1 of 2 approvals (by `bob`)";
+    tells(&mut bot, pull, "bob", APPROVE, half).await;
+    let twice = "`bob` has already approved `basics`";
+    tells(&mut bot, pull, "bob", APPROVE, twice).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
+    let only = "lockkeeper approve_policies -d network --policy-set basics";
+    tells(&mut bot, pull, "olga", only, "approved by `bob` and `olga`").await;
+    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    assert_eq!(applies(&bot), 1);
+    bot.end(&[LOCK]).await;
+}
+
+async fn members_of_a_team_approve(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"teams": ["acme/ops"]}});
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    let ops = NewTeam::new("Ops").with(&["olga"]);
+    bot.github.set_team("acme", ops).unwrap();
+    bot.heard(pull);
+    let refused = "`bob` may not approve `basics`. Members of `acme/ops` can.";
+    tells(&mut bot, pull, "bob", APPROVE, refused).await;
+    tells(&mut bot, pull, "olga", APPROVE, "`olga` approved").await;
+    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_approval_can_be_withdrawn(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let sets = [set(dir.path(), "basics", PUBLIC, &owned_by(&["bob"]))];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    let clear = "lockkeeper approve_policies --clear-policy-approval";
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    tells(&mut bot, pull, "alice", clear, "`alice` may not approve").await;
+    let withdrawn = "The approvals of `basics` were withdrawn.";
+    tells(&mut bot, pull, "bob", clear, withdrawn).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_set_that_was_added_after_the_plan_needs_a_new_plan(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let old = set(dir.path(), "old", "", &owned_by(&["bob"]));
+    let new = set(dir.path(), "new", "", &owned_by(&["bob"]));
+    let (mut bot, pull) = planned(backend, &[old.clone()]).await;
+    bot.heard(pull);
+    bot.configure("repo-config-json", &config(&[old, new.clone()]));
+    bot.crash_and_restart().await;
+    let added = "`new` was not checked, because it was added after the plan.";
+    tells(&mut bot, pull, "alice", APPLY, added).await;
+    let no_help = "No approval can let this plan pass. Plan again.";
+    tells(&mut bot, pull, "bob", APPROVE, no_help).await;
+    bot.configure("repo-config-json", &config(&[new]));
+    bot.crash_and_restart().await;
+    let removed = "`old` was removed from the configuration after the plan.";
+    tells(&mut bot, pull, "alice", APPLY, removed).await;
+    assert_eq!(applies(&bot), 0);
+    tells(
+        &mut bot,
+        pull,
+        "alice",
+        "lockkeeper plan",
+        "Policies are passed",
+    )
+    .await;
+    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_set_that_was_not_evaluated_cannot_be_approved(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let orders = "# fake: no rules";
+    let sets = [set(dir.path(), "basics", orders, &owned_by(&["bob"]))];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    let plan = bot.answer(pull);
+    assert!(
+        plan.contains("**Policy set `basics`**: not evaluated"),
+        "{plan}"
+    );
+    assert!(!plan.contains("approve_policies"), "{plan}");
+    let no_help = "No approval can let this plan pass. Plan again.";
+    tells(&mut bot, pull, "bob", APPROVE, no_help).await;
+    let refused = "A set that could not be evaluated cannot be approved.";
+    tells(&mut bot, pull, "alice", APPLY, refused).await;
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::bounded::Bounded;
-use crate::findings::{Finding, FindingLevel, MAX_READ, ReadError, RegoKeys, input, one_line};
+use crate::findings::{
+    FindingLevel, MAX_READ, PolicyFinding, ReadError, RegoKeys, input, one_line,
+};
 
 /// Largest number of pairs of a file and a package.
 const MAX_CHECKS: usize = 2000;
@@ -45,7 +47,7 @@ struct ConftestLocation {
 }
 
 /// Reads an output. Exceptions are no findings: the policies themselves allow them.
-pub fn read(text: &str) -> Result<Vec<Finding>, ReadError> {
+pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
     let text = input(text)?;
     // conftest writes `null` for no files.
     let checks: Option<Bounded<ConftestCheck, MAX_CHECKS>> =
@@ -110,7 +112,7 @@ fn finding(
     level: FindingLevel,
     namespace: &str,
     rule: &str,
-) -> Result<Finding, ReadError> {
+) -> Result<PolicyFinding, ReadError> {
     let mut keys = result.metadata.map_or_else(RegoKeys::default, |keys| *keys);
     if let Some(location) = result.loc
         && keys.file.is_none()
@@ -124,7 +126,7 @@ fn finding(
         || format!("{namespace}.{rule}"),
         |query| query.strip_prefix("data.").unwrap_or(query).to_owned(),
     );
-    Finding::of_rego(level, &rule, &result.msg, keys)
+    PolicyFinding::of_rego(level, &rule, &result.msg, keys)
 }
 
 fn not_conftest(error: &serde_json::Error) -> ReadError {
@@ -194,21 +196,21 @@ mod tests {
 
     #[test]
     fn a_real_output_is_read() {
-        let public = Finding {
+        let public = PolicyFinding {
             resource: Some("aws_s3_bucket.logs".to_owned()),
             place: Some(FindingPlace {
                 file: "prod/main.tf".to_owned(),
                 line: Some(3),
             }),
             evidence: Some("{\n  \"acl\": \"public-read\"\n}".to_owned()),
-            ..Finding::deny("main.deny_public", "Bucket is public")
+            ..PolicyFinding::deny("main.deny_public", "Bucket is public")
         };
         let teams = vec!["acme/security".to_owned()];
         let message = "IAM changes need the security team";
         let expected = vec![
             public,
-            Finding::require_approval(2, teams, "main.violation", message),
-            Finding::warn("main.warn", "Bucket has no tags"),
+            PolicyFinding::require_approval(2, teams, "main.violation", message),
+            PolicyFinding::warn("main.warn", "Bucket has no tags"),
         ];
         assert_eq!(read(REAL), Ok(expected));
     }

@@ -28,7 +28,7 @@ use regorus::{Engine, PolicyLengthConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::findings::{Finding, FindingLevel, FindingPlace};
+use crate::findings::{FindingLevel, FindingPlace, PolicyFinding};
 
 /// Largest number of files of a set.
 pub const MAX_FILES: usize = 2000;
@@ -91,7 +91,7 @@ pub struct EvalRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalAnswer {
-    Findings(Vec<Finding>),
+    Findings(Vec<PolicyFinding>),
     /// The set could not be evaluated; holds the reason, for people.
     NotEvaluated(String),
 }
@@ -174,7 +174,7 @@ pub fn evaluate(
     input: &str,
     namespaces: &[String],
     limits: &EvalLimits,
-) -> Result<Vec<Finding>, EvalError> {
+) -> Result<Vec<PolicyFinding>, EvalError> {
     if input.len() > limits.input_bytes {
         return Err(EvalError::PlanTooLarge {
             bytes: input.len(),
@@ -249,7 +249,7 @@ struct Evaluation {
 }
 
 /// Rules by package and name, with the place of their first definition.
-type Rules = BTreeMap<(String, String), String>;
+type RuleNames = BTreeMap<(String, String), String>;
 
 impl Evaluation {
     fn prepare(files: &[RegoFile], data: &[Value], limits: &EvalLimits) -> Result<Self, EvalError> {
@@ -293,8 +293,8 @@ impl Evaluation {
     }
 
     /// Returns all rules except functions.
-    fn rules(&mut self) -> Result<Rules, EvalError> {
-        let mut rules = Rules::new();
+    fn rules(&mut self) -> Result<RuleNames, EvalError> {
+        let mut rules = RuleNames::new();
         for module in self.engine.get_modules() {
             let package = calls::path(&module.package.refr, None)?;
             for rule in &module.policy {
@@ -357,7 +357,7 @@ impl Evaluation {
         }
     }
 
-    fn findings(&mut self, namespaces: &[String]) -> Result<Vec<Finding>, EvalError> {
+    fn findings(&mut self, namespaces: &[String]) -> Result<Vec<PolicyFinding>, EvalError> {
         let is_all = namespaces.iter().any(|name| name == "*");
         let is_wanted = |package: &str| {
             is_all
@@ -453,7 +453,7 @@ fn rule_kind(name: &str) -> Option<(RuleKind, &str)> {
 }
 
 /// Returns the findings in the result of a rule: a set or list of texts and objects.
-fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<Finding>, EvalError> {
+fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<PolicyFinding>, EvalError> {
     let unusable = |problem: &str| EvalError::Result {
         rule: rule.to_owned(),
         problem: problem.to_owned(),
@@ -482,7 +482,7 @@ fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<Finding>,
                 teams: Vec::new(),
             },
         };
-        let mut finding = Finding {
+        let mut finding = PolicyFinding {
             level,
             rule: rule.to_owned(),
             message: String::new(),

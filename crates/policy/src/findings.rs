@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// One finding of one policy set in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct PolicyFinding {
     /// Weight of the finding.
     pub level: FindingLevel,
     /// Rule, such as `main.deny` or `CKV_AWS_20`; empty if the tool names none.
@@ -133,7 +133,7 @@ const MAX_TEAMS: usize = 50;
 /// Message of a finding without one.
 const NO_MESSAGE: &str = "The rule gives no message.";
 
-impl Finding {
+impl PolicyFinding {
     /// Returns a finding without anything else.
     pub fn new(level: FindingLevel, rule: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -265,7 +265,7 @@ impl FindingPlace {
 }
 
 /// Sorts findings: violations first, worst first, then by resource and message.
-pub fn sort(findings: &mut [Finding]) {
+pub fn sort(findings: &mut [PolicyFinding]) {
     findings.sort_by(|one, other| {
         let (waived, other_waived) = (one.waived.is_some(), other.waived.is_some());
         waived
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_result_of_rego_has_all_keys() {
-        let finding = Finding::of_rego(
+        let finding = PolicyFinding::of_rego(
             FindingLevel::Deny,
             "main.deny_public",
             "Bucket is public",
@@ -443,7 +443,7 @@ mod tests {
                 "unrelated": [1, 2],
             })),
         );
-        let expected = Finding {
+        let expected = PolicyFinding {
             resource: Some("aws_s3_bucket.logs".to_owned()),
             place: Some(FindingPlace {
                 file: "prod/main.tf".to_owned(),
@@ -451,14 +451,14 @@ mod tests {
             }),
             link: Some("https://wiki.example.com/s3".to_owned()),
             evidence: Some("acl is `public-read`\nsince last week".to_owned()),
-            ..Finding::deny("main.deny_public", "Bucket is public")
+            ..PolicyFinding::deny("main.deny_public", "Bucket is public")
         };
         assert_eq!(finding, Ok(expected));
     }
 
     #[test]
     fn values_of_other_types_are_kept_as_json() {
-        let finding = Finding::of_rego(
+        let finding = PolicyFinding::of_rego(
             FindingLevel::Warn,
             "main.warn",
             "",
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!((place.file.as_str(), place.line), ("7", Some(8)));
         assert_eq!(finding.link, None);
         assert_eq!(finding.evidence.as_deref(), Some("{\n  \"b\": 1\n}"));
-        let other = Finding::of_rego(
+        let other = PolicyFinding::of_rego(
             FindingLevel::Warn,
             "main.warn",
             "",
@@ -492,7 +492,8 @@ mod tests {
     fn approvals_that_a_rule_requires_replace_the_level() {
         let level = |value: Value| {
             let keys = keys(json!({"require_approval": value}));
-            Finding::of_rego(FindingLevel::Warn, "main.warn", "m", keys).map(|found| found.level)
+            PolicyFinding::of_rego(FindingLevel::Warn, "main.warn", "m", keys)
+                .map(|found| found.level)
         };
         let two = FindingLevel::RequireApproval {
             count: 2,
@@ -530,28 +531,28 @@ mod tests {
 
     #[test]
     fn the_worst_findings_come_first_and_waived_ones_last() {
-        let waived = Finding {
+        let waived = PolicyFinding {
             waived: Some(AppliedWaiver {
                 reason: "r".to_owned(),
                 owner: "o".to_owned(),
                 until: "2026-12-31".to_owned(),
             }),
-            ..Finding::deny("r", "waived")
+            ..PolicyFinding::deny("r", "waived")
         };
-        let of_resource = |resource: &str, message: &str| Finding {
+        let of_resource = |resource: &str, message: &str| PolicyFinding {
             resource: Some(resource.to_owned()),
-            ..Finding::deny("r", message)
+            ..PolicyFinding::deny("r", message)
         };
         let sorted = [
-            Finding::deny("r", "z"),
+            PolicyFinding::deny("r", "z"),
             of_resource("a", "b"),
             of_resource("a", "c"),
             of_resource("b", "a"),
-            Finding::require_approval(1, vec![], "r", "a"),
-            Finding::warn("r", "a"),
+            PolicyFinding::require_approval(1, vec![], "r", "a"),
+            PolicyFinding::warn("r", "a"),
             waived,
         ];
-        let mut findings: Vec<Finding> = sorted.iter().rev().cloned().collect();
+        let mut findings: Vec<PolicyFinding> = sorted.iter().rev().cloned().collect();
         sort(&mut findings);
         assert_eq!(findings, sorted);
     }
@@ -559,8 +560,8 @@ mod tests {
     #[test]
     fn texts_that_differ_only_after_the_limit_stay_different() {
         let long = "word ".repeat(1000);
-        let one = Finding::deny("r", format!("{long}a")).clean();
-        let other = Finding::deny("r", format!("{long}b")).clean();
+        let one = PolicyFinding::deny("r", format!("{long}a")).clean();
+        let other = PolicyFinding::deny("r", format!("{long}b")).clean();
         assert!(one.message.len() <= MAX_MESSAGE);
         assert_ne!(one.message, other.message);
         assert!(one.message.starts_with("word word"), "{}", one.message);
@@ -578,9 +579,9 @@ mod tests {
             ("https://example.com/\u{202e}", false),
             ("//example.com", false),
         ] {
-            let finding = Finding {
+            let finding = PolicyFinding {
                 link: Some(link.to_owned()),
-                ..Finding::deny("r", "m")
+                ..PolicyFinding::deny("r", "m")
             };
             assert_eq!(finding.clean().link.is_some(), fine, "{link}");
         }
@@ -593,10 +594,10 @@ mod tests {
             evidence in r"(?s).{0,60}",
             file in "[a-z \n\0\u{200b}]{0,20}",
         ) {
-            let finding = Finding {
+            let finding = PolicyFinding {
                 evidence: Some(evidence.repeat(60)),
                 place: Some(FindingPlace { file, line: Some(0) }),
-                ..Finding::deny("r\0", message.repeat(30))
+                ..PolicyFinding::deny("r\0", message.repeat(30))
             };
             let clean = finding.clean();
             prop_assert!(clean.message.len() <= MAX_MESSAGE);

@@ -11,7 +11,7 @@ use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use crate::findings::{Finding, FindingPlace, MAX_READ, ReadError, input, one_line};
+use crate::findings::{FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line};
 
 /// Largest depth of elements.
 const MAX_DEPTH: usize = 64;
@@ -23,7 +23,7 @@ const MAX_TEXT: usize = 64 << 10;
 const CODE: [&str; 5] = [".tf", ".tofu", ".tf.json", ".tfvars", ".hcl"];
 
 /// Reads a report in the form of `JUnit`.
-pub fn read(text: &str) -> Result<Vec<Finding>, ReadError> {
+pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
     let text = input(text)?;
     let mut reader = Reader::from_str(text);
     let mut report = JunitReport::default();
@@ -67,7 +67,7 @@ struct JunitReport {
     evaluated: bool,
     /// True after the end of the root.
     ended: bool,
-    findings: Vec<Finding>,
+    findings: Vec<PolicyFinding>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl JunitReport {
         }
     }
 
-    fn end(self) -> Result<Vec<Finding>, ReadError> {
+    fn end(self) -> Result<Vec<PolicyFinding>, ReadError> {
         if !self.ended {
             return Err(not_junit("it ends before its root does"));
         }
@@ -239,7 +239,7 @@ impl JunitReport {
 
 impl JunitCase {
     /// Returns the finding of a test that did not pass.
-    fn finding(self) -> Result<Option<Finding>, ReadError> {
+    fn finding(self) -> Result<Option<PolicyFinding>, ReadError> {
         let Some(problem) = self.problem else {
             return Ok(None);
         };
@@ -262,11 +262,11 @@ impl JunitCase {
             message.to_owned()
         };
         let (resource, place) = where_is(&self.class, &self.file, &self.line, text);
-        let finding = Finding {
+        let finding = PolicyFinding {
             resource,
             place,
             evidence: Some(text.to_owned()),
-            ..Finding::deny(rule_of(&self.name), message)
+            ..PolicyFinding::deny(rule_of(&self.name), message)
         };
         Ok(Some(finding.clean()))
     }
@@ -533,7 +533,7 @@ Guideline: https://docs.example.com/s3_1
         let report = r#"<testsuites failures="1"><testsuite failures="1"><testsuite tests="1" failures="1">
             <testcase name="a"><failure/></testcase></testsuite></testsuite></testsuites>"#;
         let findings = read(report).unwrap();
-        assert_eq!(findings, [Finding::deny("a", "a")]);
+        assert_eq!(findings, [PolicyFinding::deny("a", "a")]);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::findings::{Finding, ReadError, input, visible_lines};
+use crate::findings::{PolicyFinding, ReadError, input, visible_lines};
 
 /// Signs of a failure: a number of failures other than 0, failures in JSON, or a line that begins with `FAIL`.
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
@@ -19,7 +19,7 @@ static COLOURS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\x1b\[[0-9;:]*[A-Za-z]").expect("the pattern is valid"));
 
 /// Reads an output. A failure is one violation, with the text as its evidence, so that approvals are bound to the text.
-pub fn read(text: &str, succeeded: bool) -> Result<Vec<Finding>, ReadError> {
+pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError> {
     let text = input(text)?;
     let text = visible_lines(COLOURS.replace_all(text, "").into_owned());
     if text.trim().is_empty() {
@@ -32,9 +32,9 @@ pub fn read(text: &str, succeeded: bool) -> Result<Vec<Finding>, ReadError> {
     } else {
         "The command of the check failed."
     };
-    let finding = Finding {
+    let finding = PolicyFinding {
         evidence: Some(text),
-        ..Finding::deny("", message)
+        ..PolicyFinding::deny("", message)
     };
     Ok(vec![finding.clean()])
 }
@@ -69,7 +69,7 @@ mod tests {
         ] {
             let findings = read(text, true).unwrap();
             assert_eq!(findings.is_empty(), passes, "{text:?}");
-            assert!(findings.iter().all(Finding::is_violation), "{text:?}");
+            assert!(findings.iter().all(PolicyFinding::is_violation), "{text:?}");
         }
     }
 

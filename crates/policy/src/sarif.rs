@@ -12,7 +12,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::bounded::{Bounded, FirstOf};
-use crate::findings::{Finding, FindingLevel, FindingPlace, MAX_READ, ReadError, input, one_line};
+use crate::findings::{
+    FindingLevel, FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line,
+};
 
 /// Largest number of runs of tools in one log.
 const MAX_RUNS: usize = 20;
@@ -151,7 +153,7 @@ struct SarifSuppression {
 }
 
 /// Reads a log in the form of SARIF.
-pub fn read(text: &str) -> Result<Vec<Finding>, ReadError> {
+pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
     let text = input(text)?;
     let log: SarifLog =
         serde_json::from_str(text).map_err(|error| not_sarif(&error.to_string()))?;
@@ -276,7 +278,7 @@ fn is_current(result: &SarifResult) -> Result<bool, ReadError> {
     }
 }
 
-fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<Finding, ReadError> {
+fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<PolicyFinding, ReadError> {
     let level = level_of(&result, rule)?;
     let (message, mut evidence) = texts_of(&result.message, rule);
     let suppression = result.suppressions.and_then(|list| list.0);
@@ -295,14 +297,14 @@ fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<Finding, Rea
     };
     let named = result.rule_id.or_else(|| result.rule?.id);
     let id = named.unwrap_or_else(|| rule.map(|rule| rule.id.clone()).unwrap_or_default());
-    let finding = Finding {
+    let finding = PolicyFinding {
         resource: logical
             .and_then(|list| list.0)
             .and_then(|logical| logical.fully_qualified_name.or(logical.name)),
         place: physical.and_then(place_of),
         link: rule.and_then(|rule| rule.help_uri.clone()),
         evidence,
-        ..Finding::new(level, id, message)
+        ..PolicyFinding::new(level, id, message)
     };
     Ok(finding.clean())
 }
@@ -433,13 +435,13 @@ mod tests {
     #[test]
     fn results_of_checkov_are_read() {
         let message = "S3 Bucket has an ACL defined which allows public READ access.";
-        let found = Finding {
+        let found = PolicyFinding {
             place: Some(FindingPlace {
                 file: "prod/main.tf".to_owned(),
                 line: Some(7),
             }),
             link: Some("https://docs.example.com/s3_1".to_owned()),
-            ..Finding::deny("CKV_AWS_20", message)
+            ..PolicyFinding::deny("CKV_AWS_20", message)
         };
         let findings = read(CHECKOV).unwrap();
         assert_eq!(findings[0], found);
@@ -515,7 +517,10 @@ mod tests {
             "results": [{"ruleIndex": 0, "message": message}, {"rule": {"id": "r"}, "message": message}]
         });
         let findings = read(&with_run(&run)).unwrap();
-        assert_eq!(findings, [Finding::warn("r", "m"), Finding::warn("r", "m")]);
+        assert_eq!(
+            findings,
+            [PolicyFinding::warn("r", "m"), PolicyFinding::warn("r", "m")]
+        );
     }
 
     #[test]

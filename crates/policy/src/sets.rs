@@ -102,12 +102,12 @@ pub enum PolicyEngine {
     /// Rego inside this program.
     Embedded,
     /// A step of the workflow (`custom_policy_check`), whose output has this format.
-    Steps(OutputFormat),
+    Steps(ReportFormat),
 }
 
 text_enum! {
     /// Format of the output of a step.
-    pub enum OutputFormat {
+    pub enum ReportFormat {
         /// Text for people. It passes if the step succeeds and prints something without a failure in it.
         Text = "text",
         /// `conftest test --output json`.
@@ -550,7 +550,7 @@ mod tests {
                 };
             },
             |set| set.engine = PolicyEngine::Embedded,
-            |set| set.engine = PolicyEngine::Steps(OutputFormat::Sarif),
+            |set| set.engine = PolicyEngine::Steps(ReportFormat::Sarif),
             |set| set.namespaces = vec!["*".to_owned()],
             |set| set.item_regex = ItemRegex(Regex::new("FAIL.*").unwrap()),
             |set| {

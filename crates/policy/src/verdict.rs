@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use lockkeeper_model::model::Sha256Digest;
 
-use crate::findings::{Finding, block, sort, visible_lines};
+use crate::findings::{PolicyFinding, block, sort, visible_lines};
 use crate::sets::{ItemRegex, PolicySet, SetDigest, SetName};
 
 /// Verdict of one policy set on one plan.
@@ -21,7 +21,7 @@ pub struct Verdict {
     /// SHA-256 of the policies that were evaluated, if they are known.
     pub content: Option<Sha256Digest>,
     /// Findings, worst first, at most [`MAX_FINDINGS`].
-    pub findings: Vec<Finding>,
+    pub findings: Vec<PolicyFinding>,
     /// Number of findings beyond that limit.
     pub more_findings: u32,
     /// Digests of the violations that an approval has to cover. Empty unless the outcome is `Failed`.
@@ -66,13 +66,14 @@ impl Verdict {
         definition: SetDigest,
         origin: String,
         content: Option<Sha256Digest>,
-        findings: Vec<Finding>,
+        findings: Vec<PolicyFinding>,
         output: String,
     ) -> Self {
-        let mut findings: Vec<Finding> = findings.into_iter().map(Finding::clean).collect();
+        let mut findings: Vec<PolicyFinding> =
+            findings.into_iter().map(PolicyFinding::clean).collect();
         sort(&mut findings);
         let total = findings.len();
-        let failed = findings.iter().any(Finding::is_violation);
+        let failed = findings.iter().any(PolicyFinding::is_violation);
         let items = if failed {
             items(&findings, &set.item_regex, &output)
         } else {
@@ -128,7 +129,7 @@ impl Verdict {
     }
 
     /// Returns the violations that approvals have to cover.
-    pub fn violations(&self) -> impl Iterator<Item = &Finding> {
+    pub fn violations(&self) -> impl Iterator<Item = &PolicyFinding> {
         self.findings
             .iter()
             .filter(|finding| finding.is_violation())
@@ -154,7 +155,7 @@ impl Verdict {
 }
 
 /// Returns the digests that an approval has to cover, in order and each once.
-fn items(findings: &[Finding], pattern: &ItemRegex, output: &str) -> Vec<Sha256Digest> {
+fn items(findings: &[PolicyFinding], pattern: &ItemRegex, output: &str) -> Vec<Sha256Digest> {
     let mut items = Vec::new();
     if !pattern.is_default() {
         let matches = pattern
@@ -180,7 +181,7 @@ fn items(findings: &[Finding], pattern: &ItemRegex, output: &str) -> Vec<Sha256D
 
 /// Returns a digest for each violation. Equal violations have different digests, because one more of them is a violation that
 /// nobody approved. The line is not part of a digest: it changes with every line above.
-fn items_of_violations(findings: &[Finding]) -> impl Iterator<Item = Sha256Digest> {
+fn items_of_violations(findings: &[PolicyFinding]) -> impl Iterator<Item = Sha256Digest> {
     let mut seen: HashMap<String, u32> = HashMap::new();
     findings
         .iter()
@@ -204,7 +205,7 @@ fn items_of_violations(findings: &[Finding]) -> impl Iterator<Item = Sha256Diges
 
 /// Returns at most [`MAX_FINDINGS`] findings. One violation of each level is among them, because levels say how many approvals
 /// are needed. `None` if there are too many levels.
-fn keep(findings: Vec<Finding>) -> Option<Vec<Finding>> {
+fn keep(findings: Vec<PolicyFinding>) -> Option<Vec<PolicyFinding>> {
     if findings.len() <= MAX_FINDINGS {
         return Some(findings);
     }
@@ -248,7 +249,7 @@ mod tests {
     use crate::findings::{AppliedWaiver, FindingPlace};
     use crate::sets::testing::policy_set;
 
-    fn verdict_of(findings: Vec<Finding>) -> Verdict {
+    fn verdict_of(findings: Vec<PolicyFinding>) -> Verdict {
         let set = policy_set("a");
         let definition = set.digest(None);
         Verdict::of_findings(
@@ -265,7 +266,7 @@ mod tests {
         let mut set = policy_set("a");
         set.item_regex = ItemRegex(Regex::new(pattern).unwrap());
         let definition = set.digest(None);
-        let findings = vec![Finding::deny("r", "m")];
+        let findings = vec![PolicyFinding::deny("r", "m")];
         Verdict::of_findings(
             &set,
             definition,
@@ -276,8 +277,8 @@ mod tests {
         )
     }
 
-    fn waived(finding: Finding) -> Finding {
-        Finding {
+    fn waived(finding: PolicyFinding) -> PolicyFinding {
+        PolicyFinding {
             waived: Some(AppliedWaiver {
                 reason: "r".to_owned(),
                 owner: "o".to_owned(),
@@ -291,8 +292,11 @@ mod tests {
     fn hints_and_waived_violations_pass() {
         for findings in [
             vec![],
-            vec![Finding::warn("r", "m")],
-            vec![waived(Finding::deny("r", "m")), Finding::warn("r", "m")],
+            vec![PolicyFinding::warn("r", "m")],
+            vec![
+                waived(PolicyFinding::deny("r", "m")),
+                PolicyFinding::warn("r", "m"),
+            ],
         ] {
             let verdict = verdict_of(findings);
             assert_eq!(verdict.outcome, VerdictOutcome::Passed);
@@ -304,10 +308,10 @@ mod tests {
     #[test]
     fn each_violation_fails_and_is_an_item() {
         for finding in [
-            Finding::deny("r", "m"),
-            Finding::require_approval(2, vec![], "r", "m"),
+            PolicyFinding::deny("r", "m"),
+            PolicyFinding::require_approval(2, vec![], "r", "m"),
         ] {
-            let verdict = verdict_of(vec![finding, waived(Finding::deny("r", "m"))]);
+            let verdict = verdict_of(vec![finding, waived(PolicyFinding::deny("r", "m"))]);
             assert!(verdict.is_failed());
             assert_eq!(verdict.items.len(), 1);
             assert_eq!(verdict.damage(), None);
@@ -322,29 +326,29 @@ mod tests {
                 line,
             })
         };
-        let base = Finding {
+        let base = PolicyFinding {
             place: place("a.tf", Some(1)),
-            ..Finding::deny("r", "m")
+            ..PolicyFinding::deny("r", "m")
         };
-        let moved = Finding {
+        let moved = PolicyFinding {
             place: place("a.tf", Some(2)),
             ..base.clone()
         };
-        let item = |finding: &Finding| verdict_of(vec![finding.clone()]).items;
+        let item = |finding: &PolicyFinding| verdict_of(vec![finding.clone()]).items;
         assert_eq!(item(&base), item(&moved));
         let others = [
-            Finding::require_approval(1, vec![], "r", "m"),
-            Finding::deny("q", "m"),
-            Finding::deny("r", "n"),
-            Finding {
+            PolicyFinding::require_approval(1, vec![], "r", "m"),
+            PolicyFinding::deny("q", "m"),
+            PolicyFinding::deny("r", "n"),
+            PolicyFinding {
                 resource: Some("a.b".to_owned()),
                 ..base.clone()
             },
-            Finding {
+            PolicyFinding {
                 place: place("b.tf", Some(1)),
                 ..base.clone()
             },
-            Finding {
+            PolicyFinding {
                 evidence: Some("e".to_owned()),
                 ..base.clone()
             },
@@ -356,7 +360,7 @@ mod tests {
 
     #[test]
     fn one_more_of_equal_violations_is_one_more_item() {
-        let finding = Finding::deny("r", "m");
+        let finding = PolicyFinding::deny("r", "m");
         let one = verdict_of(vec![finding.clone()]);
         let two = verdict_of(vec![finding.clone(), finding]);
         assert_eq!(two.items.len(), 2);
@@ -385,14 +389,14 @@ mod tests {
         assert!(
             without_output
                 .items
-                .contains(&verdict_of(vec![Finding::deny("r", "m")]).items[0])
+                .contains(&verdict_of(vec![PolicyFinding::deny("r", "m")]).items[0])
         );
     }
 
     #[test]
     fn too_many_items_become_one() {
         let verdict = |count: usize| {
-            let findings = (0..count).map(|n| Finding::deny("r", n.to_string()));
+            let findings = (0..count).map(|n| PolicyFinding::deny("r", n.to_string()));
             verdict_of(findings.collect())
         };
         assert_eq!(verdict(MAX_ITEMS).items.len(), MAX_ITEMS);
@@ -405,13 +409,13 @@ mod tests {
 
     #[test]
     fn the_approvals_that_are_needed_survive_the_limit_of_findings() {
-        let denied = (0..MAX_FINDINGS).map(|n| Finding::deny("r", n.to_string()));
-        let strict = Finding::require_approval(5, vec!["acme/security".to_owned()], "r", "m");
+        let denied = (0..MAX_FINDINGS).map(|n| PolicyFinding::deny("r", n.to_string()));
+        let strict = PolicyFinding::require_approval(5, vec!["acme/security".to_owned()], "r", "m");
         let verdict = verdict_of(denied.chain([strict.clone()]).collect());
         assert_eq!(verdict.findings.len(), MAX_FINDINGS);
         assert_eq!(verdict.findings.last(), Some(&strict));
         let ways = (0..=MAX_FINDINGS)
-            .map(|n| Finding::require_approval(1, vec![format!("acme/{n}")], "r", "m"));
+            .map(|n| PolicyFinding::require_approval(1, vec![format!("acme/{n}")], "r", "m"));
         let verdict = verdict_of(ways.collect());
         assert!(matches!(verdict.outcome, VerdictOutcome::NotEvaluated(_)));
     }

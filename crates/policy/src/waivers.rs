@@ -17,7 +17,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-use crate::findings::{AppliedWaiver, Finding};
+use crate::findings::{AppliedWaiver, PolicyFinding};
 
 /// Largest file of waivers, in bytes.
 pub const MAX_BYTES: usize = 256 * 1024;
@@ -145,7 +145,7 @@ impl RawWaiver {
 
 /// Marks the findings that a waiver takes out on this day. Returns a note for each waiver that would have taken out a
 /// finding and has ended.
-pub fn apply(waivers: &[Waiver], today: NaiveDate, findings: &mut [Finding]) -> Vec<String> {
+pub fn apply(waivers: &[Waiver], today: NaiveDate, findings: &mut [PolicyFinding]) -> Vec<String> {
     let mut notes = Vec::new();
     let (current, ended): (Vec<&Waiver>, Vec<&Waiver>) =
         waivers.iter().partition(|waiver| today <= waiver.until);
@@ -182,7 +182,7 @@ pub fn apply(waivers: &[Waiver], today: NaiveDate, findings: &mut [Finding]) -> 
 }
 
 /// Returns a predicate for the findings of a waiver. A pattern that cannot be compiled matches nothing.
-fn matcher(waiver: &Waiver) -> impl Fn(&Finding) -> bool {
+fn matcher(waiver: &Waiver) -> impl Fn(&PolicyFinding) -> bool {
     let pattern: Vec<String> = waiver.resource.split('*').map(regex::escape).collect();
     let pattern = Regex::new(&format!("(?s)^{}$", pattern.join(".*"))).ok();
     let (rule, is_any) = (waiver.rule.clone(), waiver.resource == "*");
@@ -209,8 +209,8 @@ mod tests {
     until: 2026-12-31
 ";
 
-    fn finding(rule: &str, resource: Option<&str>) -> Finding {
-        Finding {
+    fn finding(rule: &str, resource: Option<&str>) -> PolicyFinding {
+        PolicyFinding {
             level: FindingLevel::Deny,
             rule: rule.to_owned(),
             message: "public".to_owned(),
@@ -237,7 +237,7 @@ mod tests {
             ("main.deny_public", None),
             ("main.deny", Some("aws_s3_bucket.site[\"a\"]")),
         ];
-        let mut findings: Vec<Finding> = all
+        let mut findings: Vec<PolicyFinding> = all
             .iter()
             .map(|(rule, resource)| finding(rule, *resource))
             .collect();

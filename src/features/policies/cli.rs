@@ -9,7 +9,7 @@ use lockkeeper_policy::embedded::{
     EvalLimits, MAX_FILES, MAX_POLICY_BYTES, RegoFile, TestOutcome, TestResult, evaluate, test,
 };
 use lockkeeper_policy::facts::Facts;
-use lockkeeper_policy::findings::{Finding, FindingLevel};
+use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
 use serde_json::{Value, json};
 
 use crate::kit::term::{ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, safe};
@@ -186,7 +186,7 @@ fn test_text(result: &TestResult) -> String {
 }
 
 /// Describes a finding: weight, rule, message, resource, place and link, and the evidence below.
-fn finding_text(finding: &Finding) -> String {
+fn finding_text(finding: &PolicyFinding) -> String {
     let level = match &finding.level {
         FindingLevel::Deny => "deny".to_owned(),
         FindingLevel::RequireApproval { count: 1, teams } if teams.is_empty() => {

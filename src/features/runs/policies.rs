@@ -1,7 +1,7 @@
 //! Results of policy sets on the page of a run, with every stored finding.
 
 use chrono::{DateTime, Utc};
-use lockkeeper_policy::findings::{Finding, FindingLevel};
+use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
 use lockkeeper_policy::standing::PolicyApproval;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
@@ -85,7 +85,7 @@ fn panel(verdict: &Verdict, approvals: &[PolicyApproval], now: DateTime<Utc>) ->
     }
 }
 
-fn row(finding: &Finding) -> FindingRow {
+fn row(finding: &PolicyFinding) -> FindingRow {
     let badge = match (&finding.waived, &finding.level) {
         (Some(_), _) => Badge::new("idle", "waived"),
         (None, FindingLevel::Deny) => Badge::new("bad", "violation"),

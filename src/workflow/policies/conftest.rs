@@ -4,7 +4,7 @@
 //! everything that conftest prints instead of a report.
 
 use lockkeeper_policy::conftest;
-use lockkeeper_policy::findings::{Finding, FindingLevel};
+use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
 use lockkeeper_policy::sets::PolicySet;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub(in crate::workflow) fn evaluated(run: &ConftestRun<'_>) -> PolicyEvaluation 
         }
     }
     let output = standard_text(run.report).unwrap_or_else(|| text_of(&found));
-    if run.code != 0 && !found.iter().any(Finding::is_violation) {
+    if run.code != 0 && !found.iter().any(PolicyFinding::is_violation) {
         let why = format!(
             "conftest ended with exit code {}, but its report has no violation. Plan again, and look at the page of \
              the run if it happens again",
@@ -144,7 +144,7 @@ fn line(word: &str, file: &str, namespace: &str, message: &str) -> String {
 }
 
 /// Returns findings in the form of conftest.
-pub(in crate::workflow) fn text_of(findings: &[Finding]) -> String {
+pub(in crate::workflow) fn text_of(findings: &[PolicyFinding]) -> String {
     let lines: Vec<String> = findings
         .iter()
         .map(|finding| {

@@ -3,8 +3,8 @@
 //! The n-th step with a command belongs to the n-th set that the steps evaluate. A set without a step, and a step without a
 //! set, are errors: somebody would believe that something was checked.
 
-use lockkeeper_policy::findings::Finding;
-use lockkeeper_policy::sets::{OutputFormat, PolicyEngine};
+use lockkeeper_policy::findings::PolicyFinding;
+use lockkeeper_policy::sets::{PolicyEngine, ReportFormat};
 use lockkeeper_policy::{conftest, junit, plain, sarif};
 
 use super::{PolicyEvaluation, PolicyWork};
@@ -12,7 +12,7 @@ use super::{PolicyEvaluation, PolicyWork};
 /// Output of a step that evaluates a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::workflow) struct StepReport {
-    /// Text to read: standard output, and for [`OutputFormat::Text`] everything that was printed.
+    /// Text to read: standard output, and for [`ReportFormat::Text`] everything that was printed.
     pub text: String,
     /// Text for comments, without what filters hide.
     pub shown: String,
@@ -21,7 +21,7 @@ pub(in crate::workflow) struct StepReport {
 }
 
 /// Returns the formats of the outputs of steps, in the order of the sets that steps evaluate.
-pub(in crate::workflow) fn formats_of_steps(work: &PolicyWork) -> Vec<OutputFormat> {
+pub(in crate::workflow) fn formats_of_steps(work: &PolicyWork) -> Vec<ReportFormat> {
     work.sets
         .iter()
         .filter_map(|(set, _)| match set.engine {
@@ -35,7 +35,7 @@ pub(in crate::workflow) fn formats_of_steps(work: &PolicyWork) -> Vec<OutputForm
 pub(in crate::workflow) fn evaluated(
     number: usize,
     count: usize,
-    format: OutputFormat,
+    format: ReportFormat,
     reports: &[StepReport],
 ) -> PolicyEvaluation {
     if reports.len() > count {
@@ -60,20 +60,20 @@ pub(in crate::workflow) fn evaluated(
     }
 }
 
-fn findings(format: OutputFormat, report: &StepReport) -> Result<Vec<Finding>, String> {
+fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFinding>, String> {
     let StepReport {
         text, succeeded, ..
     } = report;
     let read = match format {
-        OutputFormat::Text => plain::read(text, *succeeded),
-        OutputFormat::Conftest => conftest::read(text),
-        OutputFormat::Sarif => sarif::read(text),
-        OutputFormat::Junit => junit::read(text),
+        ReportFormat::Text => plain::read(text, *succeeded),
+        ReportFormat::Conftest => conftest::read(text),
+        ReportFormat::Sarif => sarif::read(text),
+        ReportFormat::Junit => junit::read(text),
     };
     let found = read.map_err(|error| {
         format!("the output of the step cannot be used: {error}. Correct the step, then plan again")
     })?;
-    if !succeeded && !found.iter().any(Finding::is_violation) {
+    if !succeeded && !found.iter().any(PolicyFinding::is_violation) {
         return Err(
             "the step failed, but its report has no violation. Look at the page of the run, and correct the step"
                 .to_owned(),
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    fn violations(number: usize, format: OutputFormat, reports: &[StepReport]) -> Option<usize> {
+    fn violations(number: usize, format: ReportFormat, reports: &[StepReport]) -> Option<usize> {
         let found = evaluated(number, 2, format, reports).found.ok()?;
         Some(
             found
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn each_set_needs_its_own_output() {
         let fine = report("1 test, 1 passed", true);
-        let format = OutputFormat::Text;
+        let format = ReportFormat::Text;
         let one = [fine.clone()];
         assert_eq!(violations(0, format, &one), Some(0));
         assert_eq!(violations(1, format, &one), None);
@@ -123,7 +123,7 @@ mod tests {
     fn a_failed_step_needs_a_violation_in_its_report() {
         let passed = r#"[{"filename": "p", "namespace": "main", "successes": 1}]"#;
         let failed = r#"[{"filename": "p", "namespace": "main", "failures": [{"msg": "public"}]}]"#;
-        let format = OutputFormat::Conftest;
+        let format = ReportFormat::Conftest;
         for (text, succeeded, expected) in [
             (passed, true, Some(0)),
             (passed, false, None),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_policy::embedded::{EvalAnswer, EvalLimits, EvalRequest, RegoFile};
-use lockkeeper_policy::findings::Finding;
+use lockkeeper_policy::findings::PolicyFinding;
 use serde_json::Value;
 
 use crate::process::{CallOutput, Cmd, ProcessError};
@@ -34,7 +34,7 @@ pub(in crate::workflow) struct EngineRequest {
 pub(in crate::workflow) async fn evaluate(
     exec: &Exec<'_>,
     request: &EngineRequest,
-) -> Result<Vec<Finding>, String> {
+) -> Result<Vec<PolicyFinding>, String> {
     let limits = EvalLimits::default();
     tokio::select! {
         found = evaluate_within(&exec.supervisor.exe, request, limits) => found,
@@ -49,7 +49,7 @@ async fn evaluate_within(
     exe: &Path,
     request: &EngineRequest,
     limits: EvalLimits,
-) -> Result<Vec<Finding>, String> {
+) -> Result<Vec<PolicyFinding>, String> {
     // Before megabytes go through a pipe for nothing.
     if request.input.len() > limits.input_bytes {
         return Err(format!(
@@ -97,7 +97,7 @@ async fn evaluate_within(
 }
 
 /// Reads the answer of the child.
-fn findings(output: &CallOutput, limits: EvalLimits) -> Result<Vec<Finding>, String> {
+fn findings(output: &CallOutput, limits: EvalLimits) -> Result<Vec<PolicyFinding>, String> {
     if output.is_success() && output.stdout.truncated {
         return Err(format!(
             "the findings have more than {} MiB. Let the policies find less, such as one finding for each resource",
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn only_an_answer_is_a_verdict() {
         let limits = EvalLimits::default();
-        let finding = Finding {
+        let finding = PolicyFinding {
             level: FindingLevel::Deny,
             rule: "main.deny".to_owned(),
             message: "m".to_owned(),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use chrono::NaiveDate;
 use lockkeeper_policy::facts::Facts;
-use lockkeeper_policy::findings::Finding;
+use lockkeeper_policy::findings::PolicyFinding;
 use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
 use lockkeeper_policy::verdict::Verdict;
 use lockkeeper_policy::waivers::{self, Waiver};
@@ -67,7 +67,7 @@ pub(super) type DefinedSet = (Arc<PolicySet>, SetDigest);
 
 /// Findings of a set with the text for people, or the reason why it cannot be evaluated, with what was printed.
 pub(super) struct PolicyEvaluation {
-    pub found: Result<Vec<Finding>, String>,
+    pub found: Result<Vec<PolicyFinding>, String>,
     pub output: String,
 }
 

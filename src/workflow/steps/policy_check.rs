@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use lockkeeper_policy::embedded::RegoFile;
 use lockkeeper_policy::facts::Facts;
-use lockkeeper_policy::sets::{OutputFormat, PolicyEngine, PolicySet, SetName};
+use lockkeeper_policy::sets::{PolicyEngine, PolicySet, ReportFormat, SetName};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use semver::Version;
 use tempfile::TempDir;
@@ -58,7 +58,7 @@ struct PolicyCheck<'w> {
     /// Directory of the server that contains it.
     top: PathBuf,
     /// Formats of the outputs of steps, one for each set that steps evaluate.
-    formats: Vec<OutputFormat>,
+    formats: Vec<ReportFormat>,
     /// Outputs of these steps so far.
     reports: Vec<StepReport>,
     /// Verdicts of the other sets.
@@ -128,7 +128,7 @@ impl Steps<'_> {
                 Step::Run(step) if !check.formats.is_empty() => {
                     let format = check.formats.get(check.reports.len());
                     // A report beyond the last set is an error that says so.
-                    let format = format.copied().unwrap_or(OutputFormat::Text);
+                    let format = format.copied().unwrap_or(ReportFormat::Text);
                     let report = self.policy_report(format, step, name).await?;
                     check.reports.push(report);
                 }
@@ -312,19 +312,19 @@ impl Steps<'_> {
     /// Runs a command that reports about a set. A command that fails has reported too.
     async fn policy_report(
         &mut self,
-        format: OutputFormat,
+        format: ReportFormat,
         step: &RunStep,
         name: StepName,
     ) -> Result<StepReport, StepError> {
         self.touched = true;
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
         let (text, succeeded) = match format {
-            OutputFormat::Text => match self.exec.run(cmd, name, shown, None).await {
+            ReportFormat::Text => match self.exec.run(cmd, name, shown, None).await {
                 Ok(output) => (clean(&output), true),
                 Err(error) if is_report(&error) => (clean(&error.output), false),
                 Err(error) => return Err(error),
             },
-            OutputFormat::Conftest | OutputFormat::Sarif | OutputFormat::Junit => {
+            ReportFormat::Conftest | ReportFormat::Sarif | ReportFormat::Junit => {
                 let file = &self.files.captured;
                 let ended = self
                     .exec

@@ -12,7 +12,7 @@ use lockkeeper::store::{
     ApplyChecks, ApplyGate, LockAttempt, PlanParts, PlanPolicies, PolicyApprove, RecordPlan,
     Rename, Renamed, RunState, Store,
 };
-use lockkeeper_policy::findings::{AppliedWaiver, Finding, FindingLevel, FindingPlace};
+use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
 use lockkeeper_policy::standing::{NeededSet, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
@@ -75,8 +75,8 @@ pub fn needed(name: &str) -> NeededSet {
     }
 }
 
-fn finding(level: FindingLevel, message: &str) -> Finding {
-    Finding {
+fn finding(level: FindingLevel, message: &str) -> PolicyFinding {
+    PolicyFinding {
         level,
         rule: "main.deny".to_owned(),
         message: message.to_owned(),
@@ -257,7 +257,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
         origin: HOSTILE.to_owned(),
         content: None,
         findings: vec![
-            Finding {
+            PolicyFinding {
                 resource: Some(HOSTILE.to_owned()),
                 place: Some(FindingPlace {
                     file: HOSTILE.to_owned(),
@@ -274,7 +274,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
                 },
                 "database is replaced",
             ),
-            Finding {
+            PolicyFinding {
                 waived: Some(AppliedWaiver {
                     reason: HOSTILE.to_owned(),
                     owner: "ada".to_owned(),

@@ -39,12 +39,12 @@ pub(super) fn resolve(modules: &[Ref<Module>]) -> Result<Vec<Option<String>>, Ev
 fn resolve_module(module: &Module, known: &BTreeSet<String>) -> Result<Option<String>, EvalError> {
     let package = path(&module.package.refr, Some("data"))?;
     let imports = imports(module)?;
-    let mut calls = Calls::default();
+    let mut calls = FoundCalls::default();
     for rule in &module.policy {
         calls.rule(rule);
     }
     let mut edits: Vec<(usize, usize, &str)> = Vec::new();
-    for Call {
+    for FunctionCall {
         function,
         arguments,
     } in calls.found
@@ -142,7 +142,7 @@ fn root(mut reference: &Expr) -> Option<&Span> {
 }
 
 /// Function in a module.
-struct Call<'a> {
+struct FunctionCall<'a> {
     function: &'a Expr,
     /// Number of arguments; `None` for a target of `with`, which is not called.
     arguments: Option<usize>,
@@ -150,11 +150,11 @@ struct Call<'a> {
 
 /// Collects the calls of a module.
 #[derive(Default)]
-struct Calls<'a> {
-    found: Vec<Call<'a>>,
+struct FoundCalls<'a> {
+    found: Vec<FunctionCall<'a>>,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> FoundCalls<'a> {
     fn rule(&mut self, rule: &'a Rule) {
         match rule {
             Rule::Default { value, .. } => self.expr(value),
@@ -207,7 +207,7 @@ impl<'a> Calls<'a> {
                 }
             }
             for with in &statement.with_mods {
-                self.found.push(Call {
+                self.found.push(FunctionCall {
                     function: &with.refr,
                     arguments: None,
                 });
@@ -247,7 +247,7 @@ impl<'a> Calls<'a> {
                 self.query(query);
             }
             Expr::Call { fcn, params, .. } => {
-                self.found.push(Call {
+                self.found.push(FunctionCall {
                     function: fcn,
                     arguments: Some(params.len()),
                 });

@@ -19,7 +19,7 @@ fn limits() -> EvalLimits {
     }
 }
 
-fn on_plan(text: &str, plan: &str) -> Result<Vec<Finding>, EvalError> {
+fn on_plan(text: &str, plan: &str) -> Result<Vec<PolicyFinding>, EvalError> {
     evaluate(&[file(text)], &[], plan, &[], &limits())
 }
 
@@ -97,7 +97,7 @@ deny contains {
     let findings = on_plan(text, PLAN).unwrap();
     assert_eq!(
         findings,
-        [Finding {
+        [PolicyFinding {
             level: FindingLevel::Deny,
             rule: "main.deny".to_owned(),
             message: "m".to_owned(),

@@ -8,7 +8,7 @@ use proptest::sample::{Index, select};
 use regex::Regex;
 
 use super::*;
-use crate::findings::{AppliedWaiver, Finding};
+use crate::findings::{AppliedWaiver, PolicyFinding};
 use crate::sets::testing::policy_set;
 use crate::sets::{ItemRegex, PolicySet};
 
@@ -22,7 +22,7 @@ fn at(second: u32) -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 11, 1, 12, 0, second).unwrap()
 }
 
-fn verdict_of(set: &PolicySet, findings: Vec<Finding>) -> Verdict {
+fn verdict_of(set: &PolicySet, findings: Vec<PolicyFinding>) -> Verdict {
     Verdict::of_findings(
         set,
         set.digest(None),
@@ -63,7 +63,7 @@ impl Gate {
         let violated = policy_set("violated");
         let verdict = verdict_of(
             &violated,
-            vec![Finding::deny("main.deny", "Bucket is public")],
+            vec![PolicyFinding::deny("main.deny", "Bucket is public")],
         );
         Self {
             needed: [&passed, &violated]
@@ -72,7 +72,7 @@ impl Gate {
                 .collect(),
             approvals: vec![approval("alice", &verdict)],
             verdicts: vec![
-                verdict_of(&passed, vec![Finding::warn("main.warn", "m")]),
+                verdict_of(&passed, vec![PolicyFinding::warn("main.warn", "m")]),
                 verdict,
             ],
         }
@@ -344,8 +344,8 @@ fn rules_that_require_approvals_are_met_each_by_its_own_people() {
     let verdict = verdict_of(
         &set,
         vec![
-            Finding::deny("main.deny", "m"),
-            Finding::require_approval(2, net(), "main.violation", "n"),
+            PolicyFinding::deny("main.deny", "m"),
+            PolicyFinding::require_approval(2, net(), "main.violation", "n"),
         ],
     );
     let of_net = |login: &str| PolicyApproval {
@@ -374,7 +374,10 @@ fn owners_and_the_teams_of_rules_may_approve() {
     let set = policy_set("violated");
     let needed = set.needed(set.digest(None));
     let teams = vec!["acme/net".to_owned(), "ACME/security".to_owned()];
-    let verdict = verdict_of(&set, vec![Finding::require_approval(1, teams, "r", "m")]);
+    let verdict = verdict_of(
+        &set,
+        vec![PolicyFinding::require_approval(1, teams, "r", "m")],
+    );
     assert_eq!(
         deciding_teams(&needed, &verdict),
         ["acme/security", "acme/net"]
@@ -388,13 +391,13 @@ fn owners_and_the_teams_of_rules_may_approve() {
         let found = may_approve(&needed, &verdict, login, &[team.to_owned()]);
         assert_eq!(found, may, "{login} {team}");
     }
-    let denied = verdict_of(&set, vec![Finding::deny("r", "m")]);
+    let denied = verdict_of(&set, vec![PolicyFinding::deny("r", "m")]);
     let net = ["acme/net".to_owned()];
     assert!(!may_approve(&needed, &denied, "mallory", &net));
 }
 
 /// Findings of a small world, so that equal ones are frequent.
-fn findings() -> impl Strategy<Value = Vec<Finding>> {
+fn findings() -> impl Strategy<Value = Vec<PolicyFinding>> {
     let level = prop_oneof![
         Just(FindingLevel::Deny),
         Just(FindingLevel::Warn),
@@ -412,14 +415,14 @@ fn findings() -> impl Strategy<Value = Vec<Finding>> {
         proptest::option::of(select(vec!["a.b", "a.c"])),
         proptest::bool::weighted(0.1),
     );
-    let finding = finding.prop_map(|(level, rule, message, resource, waived)| Finding {
+    let finding = finding.prop_map(|(level, rule, message, resource, waived)| PolicyFinding {
         resource: resource.map(str::to_owned),
         waived: waived.then(|| AppliedWaiver {
             reason: "r".to_owned(),
             owner: "o".to_owned(),
             until: "2026-12-31".to_owned(),
         }),
-        ..Finding::new(level, rule, message)
+        ..PolicyFinding::new(level, rule, message)
     });
     proptest::collection::vec(finding, 0..4)
 }
@@ -511,7 +514,7 @@ proptest! {
     ) {
         let set = PolicySet { sticky: true, ..set };
         let verdict = |output: &str| {
-            let findings = vec![Finding::deny("r", "m")];
+            let findings = vec![PolicyFinding::deny("r", "m")];
             Verdict::of_findings(&set, set.digest(None), String::new(), None, findings, output.to_owned())
         };
         let approval = approval("alice", &verdict(&seen));

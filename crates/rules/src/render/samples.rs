@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
-use lockkeeper_policy::findings::{AppliedWaiver, Finding, FindingLevel, FindingPlace};
+use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
 use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
@@ -273,8 +273,8 @@ fn unlisted() -> ProjectReport {
     }
 }
 
-fn finding(level: FindingLevel, message: &str) -> Finding {
-    Finding {
+fn finding(level: FindingLevel, message: &str) -> PolicyFinding {
+    PolicyFinding {
         level,
         rule: "main.deny".to_owned(),
         message: message.to_owned(),
@@ -287,14 +287,14 @@ fn finding(level: FindingLevel, message: &str) -> Finding {
 }
 
 /// Returns one of each line that the findings of a set can have, unsorted.
-fn findings() -> Vec<Finding> {
+fn findings() -> Vec<PolicyFinding> {
     let security = FindingLevel::RequireApproval {
         count: 2,
         teams: vec!["security".to_owned()],
     };
     vec![
         finding(FindingLevel::Warn, "the bucket has no tags"),
-        Finding {
+        PolicyFinding {
             waived: Some(AppliedWaiver {
                 reason: "the website is public".to_owned(),
                 owner: "alice".to_owned(),
@@ -303,7 +303,7 @@ fn findings() -> Vec<Finding> {
             ..finding(FindingLevel::Deny, "the bucket is public")
         },
         finding(security, "permissions are changed"),
-        Finding {
+        PolicyFinding {
             resource: Some("aws_db_instance.main".to_owned()),
             place: Some(FindingPlace {
                 file: "infra/net/db.tf".to_owned(),
@@ -316,7 +316,7 @@ fn findings() -> Vec<Finding> {
     ]
 }
 
-fn policy_set(name: &str, standing: SetStanding, findings: Vec<Finding>) -> PolicySetReport {
+fn policy_set(name: &str, standing: SetStanding, findings: Vec<PolicyFinding>) -> PolicySetReport {
     let name = SetName::parse(name).expect("a name");
     let verdict = Verdict {
         set: name.clone(),
@@ -422,7 +422,7 @@ fn policy_samples() -> Vec<(&'static str, Report)> {
         without_verdict("other", SetStanding::Changed),
         without_verdict("old", SetStanding::Removed),
     ]);
-    let foreign = Finding {
+    let foreign = PolicyFinding {
         rule: HOSTILE.to_owned(),
         resource: Some(HOSTILE.to_owned()),
         link: Some("javascript:alert(1)".to_owned()),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockkeeper_policy::sets::{
-    ItemRegex, OutputFormat, PolicyConfig, PolicyEngine, PolicyOwners, PolicySet, PolicySource,
+    ItemRegex, PolicyConfig, PolicyEngine, PolicyOwners, PolicySet, PolicySource, ReportFormat,
     SetName, SetScope, WaiverFile,
 };
 use semver::Version;
@@ -50,12 +50,12 @@ impl NoPolicySets {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DefinedPolicies {
     conftest_version: Option<Version>,
-    sets: Vec<DefinedSet>,
+    sets: Vec<SetWays>,
 }
 
 /// A policy set, for each of the two ways of checking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct DefinedSet {
+struct SetWays {
     usual: Arc<PolicySet>,
     /// The set in projects with `custom_policy_check`. It differs if the set has no `engine`: there, a step of the
     /// workflow checks it, as in Atlantis.
@@ -72,7 +72,7 @@ impl DefinedPolicies {
 
     /// Returns the sets that concern a project, for pull requests with any labels.
     pub(super) fn of_project(&self, project: &ProjectKey, custom: bool) -> ProjectPolicies {
-        let of_way = |set: &DefinedSet| Arc::clone(if custom { &set.custom } else { &set.usual });
+        let of_way = |set: &SetWays| Arc::clone(if custom { &set.custom } else { &set.usual });
         let sets: Vec<Arc<PolicySet>> = self
             .sets
             .iter()
@@ -153,7 +153,7 @@ impl Vocabulary for EngineWord {
     }
 }
 
-impl Vocabulary for OutputFormat {
+impl Vocabulary for ReportFormat {
     fn words() -> Vec<&'static str> {
         words(Self::ALL, Self::as_str)
     }
@@ -249,7 +249,7 @@ mapping! {
             meaning: "Way of checking: the program conftest, Rego inside Lockkeeper, or `run` steps of the workflow. Not a key of Atlantis.",
             example: "embedded",
         },
-        format: OutputFormat = KeyDoc {
+        format: ReportFormat = KeyDoc {
             default: "`text`",
             meaning: "Format of the output of the step, with `engine: steps` or `custom_policy_check`. Not a key of Atlantis.",
             example: "sarif",
@@ -386,7 +386,7 @@ fn read_sets(
     reader: &mut FileReader,
     field: &Field<Vec<PolicySetMapping>>,
     defaults: &SetDefaults,
-) -> Vec<DefinedSet> {
+) -> Vec<SetWays> {
     let nodes = field.items(reader).unwrap_or_default();
     if nodes.len() > DefinedPolicies::MAX_SETS {
         let what = format!(
@@ -417,11 +417,7 @@ fn read_sets(
     sets
 }
 
-fn read_set(
-    reader: &mut FileReader,
-    node: &YamlNode,
-    defaults: &SetDefaults,
-) -> Option<DefinedSet> {
+fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) -> Option<SetWays> {
     const NAME_HELP: &str = "name the set: `name: network`; comments and approvals use the name";
     let set: PolicySetMapping = reader.mapping(node)?;
     let name = reader
@@ -459,7 +455,7 @@ fn read_set(
         .waivers
         .read(reader)
         .and_then(|waivers| read_waivers(reader, &waivers));
-    let by_steps = PolicyEngine::Steps(format.unwrap_or(OutputFormat::Text));
+    let by_steps = PolicyEngine::Steps(format.unwrap_or(ReportFormat::Text));
     let usual = PolicySet {
         name: name?,
         source: source?,
@@ -486,7 +482,7 @@ fn read_set(
     } else {
         usual.clone()
     };
-    Some(DefinedSet {
+    Some(SetWays {
         usual: Arc::new(usual),
         custom: Arc::new(custom),
     })

@@ -3,7 +3,7 @@
 //! Findings come from programs that read the code of a pull request, so every text is bounded here and escaped by the
 //! template.
 
-use lockkeeper_policy::findings::{Finding, FindingLevel, FindingPlace};
+use lockkeeper_policy::findings::{FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::PolicyOwners;
 use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::Verdict;
@@ -125,7 +125,7 @@ fn has_something(set: &PolicySetReport) -> bool {
 fn section(report: &Report, set: &PolicySetReport, room: &mut usize) -> PolicySetView {
     let verdict = set.verdict.as_ref();
     let shows = shows_findings(&set.standing);
-    let mut sorted: Vec<&Finding> = verdict
+    let mut sorted: Vec<&PolicyFinding> = verdict
         .filter(|_| shows)
         .map(|verdict| verdict.findings.iter().collect())
         .unwrap_or_default();
@@ -271,7 +271,7 @@ pub fn owners_can(owners: &PolicyOwners) -> String {
     }
 }
 
-fn line(finding: &Finding) -> FindingView {
+fn line(finding: &PolicyFinding) -> FindingView {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.trim().is_empty());
     FindingView {
         icon: match (&finding.waived, &finding.level) {
@@ -296,7 +296,7 @@ fn place(place: &FindingPlace) -> String {
     }
 }
 
-fn note(finding: &Finding) -> Option<String> {
+fn note(finding: &PolicyFinding) -> Option<String> {
     if let Some(waiver) = &finding.waived {
         return Some(format!(
             "Waived by {} until {}: {}",
@@ -319,8 +319,8 @@ fn note(finding: &Finding) -> Option<String> {
 }
 
 /// Joins the longer texts of the findings, each under its message.
-fn evidence(findings: &[&Finding]) -> String {
-    let of = |finding: &&Finding| {
+fn evidence(findings: &[&PolicyFinding]) -> String {
+    let of = |finding: &&PolicyFinding| {
         let text = finding.evidence.as_deref()?.trim_matches('\n');
         (!text.trim().is_empty()).then(|| format!("{}\n{text}", finding.message))
     };

@@ -96,7 +96,7 @@ fn policies_come_from_the_server_a_branch_or_another_repository() {
     assert_eq!(embedded.engine, PolicyEngine::Embedded);
     assert_eq!(embedded.namespaces, ["main", "net"]);
     let steps = set("engine: steps, format: sarif");
-    assert_eq!(steps.engine, PolicyEngine::Steps(OutputFormat::Sarif));
+    assert_eq!(steps.engine, PolicyEngine::Steps(ReportFormat::Sarif));
     assert_eq!(steps.source, PolicySource::Steps);
     let waived = set("path: /p, waivers: {branch: main, path: w.yaml}");
     assert_eq!(

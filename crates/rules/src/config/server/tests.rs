@@ -633,6 +633,7 @@ fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
         disable_folding: is_set,
         hide_unchanged: is_set,
         diff_markdown: is_set,
+        quiet_policy_checks: is_set,
     };
     let plain = config(&[]);
     assert_eq!(plain.comments.look, look(false));
@@ -642,6 +643,7 @@ fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
         "disable-markdown-folding",
         "hide-unchanged-plan-comments",
         "enable-diff-markdown-format",
+        "quiet-policy-checks",
     ];
     let all = config(&flags.map(|flag| (flag, "true"))).comments.look;
     assert_eq!(all, look(true));

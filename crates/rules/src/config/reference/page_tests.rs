@@ -160,6 +160,9 @@ fn every_yaml_in_the_documentation_is_what_its_fence_says() {
                 "yaml prometheus" => serde_saphyr::from_str::<serde_json::Value>(text)
                     .map(drop)
                     .map_err(|error| error.to_string()),
+                "yaml waivers" => lockkeeper_policy::waivers::read(text)
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
                 other => Err(format!("`{other}`: say whose file it is")),
             };
             assert_eq!(read, Ok(()), "{}:\n{text}", path.display());

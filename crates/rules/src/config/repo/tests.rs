@@ -310,7 +310,7 @@ fn a_stage_that_checks_policies_needs_permission_and_policy_sets() {
     insta::assert_snapshot!(idle.without_effect[0], @"the stage `policy_check` of the workflow `w` never runs: the server has no policy sets");
     insta::assert_snapshot!(read(SETS, "").unwrap_err(), @"
     error: the stage `policy_check` of the workflow `w` may not be set here: the server checks plans against its own policies
-     --> atlantis.yaml:2:16
+     --> atlantis.yaml:2:17
       |
     2 | workflows: {w: {policy_check: {steps: [show]}}}
       |                 ^^^^^^^^^^^^

@@ -308,7 +308,7 @@ pub(super) fn headline(report: &ProjectReport) -> Option<String> {
     if report.outcome != ProjectOutcome::PolicyFailed {
         return counts;
     }
-    let failed = "Policies are not passed.".to_owned();
+    let failed = "Policies did not pass.".to_owned();
     let texts: Vec<String> = counts.into_iter().chain([failed]).collect();
     Some(texts.join(" "))
 }

@@ -39,7 +39,7 @@ impl StageProgress {
     pub fn add(&mut self, group: i32, mut reports: Vec<ProjectReport>) {
         reports.sort_by(|a, b| a.key.cmp(&b.key));
         if self.failed.is_none() {
-            // A plan whose policies are not passed was made, and so can the plans after it.
+            // A plan whose policies did not pass was made, and so can the plans after it.
             let failed = reports.iter().find(|report| {
                 !report.outcome.is_success() && report.outcome != ProjectOutcome::PolicyFailed
             });

@@ -206,7 +206,7 @@ async fn left(
         .collect())
 }
 
-/// Lists the projects that nothing was applied to, and whose policies are not passed.
+/// Lists the projects that nothing was applied to, and whose policies did not pass.
 async fn unpassed(
     cx: &CommandCx<'_>,
     policies: &PlannedRules,
@@ -215,7 +215,7 @@ async fn unpassed(
     let unmet = policy_checks::unmet_without_changes(cx, policies, plans).await?;
     Ok(unmet
         .into_iter()
-        .map(|project| (project, "has policies that are not passed"))
+        .map(|project| (project, "has policies that did not pass"))
         .collect())
 }
 

@@ -22,7 +22,7 @@ static CLEAR: CommandFlag = CommandFlag {
     about: "Remove the existing approvals instead of adding one.",
 };
 
-/// The `approve_policies` command, which lets plans pass although policies failed.
+/// The `approve_policies` command, which lets plans pass although policies did not pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApprovePoliciesCommand {
     /// Projects whose policies are approved.

@@ -26,7 +26,7 @@ pub use report::{
     ReportStyle, UserText,
 };
 
-pub use view::{owners_can, span};
+pub use view::{approval_sentence, has_way_out, span};
 
 /// Limits on the posted comments; a comment shows when one is reached (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_policy::findings::FindingLevel;
 use lockkeeper_policy::sets::{PolicyOwners, SetName};
 use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::Verdict;
@@ -262,7 +263,7 @@ pub struct PolicySetReport {
     pub standing: SetStanding,
     /// Verdict on the plan, if there is one.
     pub verdict: Option<Verdict>,
-    /// People who may approve violations.
+    /// Owners of the set. They may approve violations.
     pub owners: PolicyOwners,
     /// True if the author of the pull request may not approve.
     pub prevent_self_approve: bool,
@@ -274,26 +275,52 @@ impl PolicyReport {
         self.sets.iter().all(PolicySetReport::is_met)
     }
 
-    /// Returns true if approvals alone would change the result of a set.
+    /// Returns true if approvals alone would let the plan be applied: they are missing, nothing else is, and somebody can
+    /// give them.
     pub fn awaits_approval(&self) -> bool {
-        self.sets
-            .iter()
-            .any(|set| matches!(set.standing, SetStanding::NeedsApproval { .. }))
+        let mut unmet = self.sets.iter().filter(|set| !set.is_met()).peekable();
+        unmet.peek().is_some() && unmet.all(PolicySetReport::awaits_approval)
     }
 }
 
 impl PolicySetReport {
     /// Returns true if the set does not prevent the apply.
     pub fn is_met(&self) -> bool {
-        match &self.standing {
-            SetStanding::Passed | SetStanding::Approved(_) => true,
-            SetStanding::NeedsApproval { .. }
-            | SetStanding::NotEvaluated(_)
-            | SetStanding::Missing
-            | SetStanding::Changed
-            | SetStanding::Removed => false,
+        self.standing.lets_pass()
+    }
+
+    /// Returns true if the set is violated, and somebody can approve that.
+    fn awaits_approval(&self) -> bool {
+        matches!(self.standing, SetStanding::NeedsApproval { .. }) && self.approvers().is_some()
+    }
+
+    /// Returns the people who can approve the violations; `None`: nobody can.
+    pub fn approvers(&self) -> Option<PolicyOwners> {
+        approvers(&self.owners, self.verdict.as_ref())
+    }
+}
+
+/// Returns the owners of a set with the teams that its violated rules name. `None`: nobody can approve all violations,
+/// because one of them needs owners, and there are none.
+pub fn approvers(owners: &PolicyOwners, verdict: Option<&Verdict>) -> Option<PolicyOwners> {
+    let mut all = owners.clone();
+    let mut needs_owners = verdict.is_none();
+    for finding in verdict.into_iter().flat_map(Verdict::violations) {
+        match &finding.level {
+            FindingLevel::RequireApproval { teams, .. } if !teams.is_empty() => {
+                for team in teams {
+                    if !all.teams.iter().any(|own| own.eq_ignore_ascii_case(team)) {
+                        all.teams.push(team.clone());
+                    }
+                }
+            }
+            FindingLevel::Deny | FindingLevel::RequireApproval { .. } => needs_owners = true,
+            FindingLevel::Warn => {}
         }
     }
+    let has_owners = !owners.users.is_empty() || !owners.teams.is_empty();
+    let is_possible = has_owners || (!needs_owners && !all.teams.is_empty());
+    is_possible.then_some(all)
 }
 
 /// The list of resources of a plan.

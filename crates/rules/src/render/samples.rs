@@ -274,9 +274,14 @@ fn unlisted() -> ProjectReport {
 }
 
 fn finding(level: FindingLevel, message: &str) -> PolicyFinding {
+    let rule = match &level {
+        FindingLevel::Deny => "main.deny",
+        FindingLevel::RequireApproval { .. } => "main.require_approval",
+        FindingLevel::Warn => "main.warn",
+    };
     PolicyFinding {
         level,
-        rule: "main.deny".to_owned(),
+        rule: rule.to_owned(),
         message: message.to_owned(),
         resource: None,
         place: None,
@@ -375,6 +380,45 @@ fn basics() -> PolicySetReport {
     policy_set("basics", SetStanding::Passed, Vec::new())
 }
 
+/// Returns violated sets with outputs: of a step whose text is the evidence, of conftest, and of a tool that says more. The
+/// last one has no owners.
+fn outputs() -> Vec<PolicySetReport> {
+    let needs_one = SetStanding::NeedsApproval {
+        needed: 1,
+        by: Vec::new(),
+    };
+    let with_output = |name, finding: PolicyFinding, output: &str| {
+        let set = policy_set(name, needs_one.clone(), vec![finding]);
+        PolicySetReport {
+            verdict: set.verdict.map(|verdict| Verdict {
+                output: output.to_owned(),
+                ..verdict
+            }),
+            ..set
+        }
+    };
+    let text = "checking 2 resources\nFAIL aws_s3_bucket.site is public";
+    let reported = PolicyFinding {
+        rule: String::new(),
+        evidence: Some(text.to_owned()),
+        ..finding(FindingLevel::Deny, "The check reports a failure.")
+    };
+    let conftest = "FAIL - plan.json - main - the bucket is public\n\n1 test, 0 passed, 0 warnings, 1 failure, 0 exceptions\n";
+    let public = || finding(FindingLevel::Deny, "the bucket is public");
+    vec![
+        with_output("step", reported, text),
+        with_output("conftest", public(), conftest),
+        PolicySetReport {
+            owners: PolicyOwners::default(),
+            ..with_output(
+                "scanner",
+                public(),
+                "the bucket is public\nrules of 2026-11-01",
+            )
+        },
+    ]
+}
+
 fn approval_samples() -> Vec<(&'static str, Report)> {
     let one = |project| report(CommandKind::ApprovePolicies, Body::Projects(vec![project]));
     let told = |outcome, message: &str, sets| ProjectReport {
@@ -397,7 +441,7 @@ fn approval_samples() -> Vec<(&'static str, Report)> {
             "approve_policies_refused",
             one(told(
                 ProjectOutcome::Refused,
-                "`bob` may not approve `databases`. `alice`, or members of `security`, can.",
+                "`bob` may not approve `databases`. `alice`, or members of `security`, can approve it.",
                 vec![violated(&[])],
             )),
         ),
@@ -422,6 +466,14 @@ fn policy_samples() -> Vec<(&'static str, Report)> {
         without_verdict("other", SetStanding::Changed),
         without_verdict("old", SetStanding::Removed),
     ]);
+    let broken = SetStanding::NotEvaluated(
+        "conftest ended with exit code 3. Correct the policies of the set, then plan again."
+            .to_owned(),
+    );
+    let mixed = with_policies(vec![
+        violated(&["alice"]),
+        policy_set("network", broken, Vec::new()),
+    ]);
     let foreign = PolicyFinding {
         rule: HOSTILE.to_owned(),
         resource: Some(HOSTILE.to_owned()),
@@ -443,6 +495,8 @@ fn policy_samples() -> Vec<(&'static str, Report)> {
             one(Plan, with_policies(vec![basics(), warned(), approved()])),
         ),
         ("policies_not_evaluated", one(Plan, of_others)),
+        ("policies_mixed", one(Plan, mixed)),
+        ("policies_outputs", one(Plan, with_policies(outputs()))),
         (
             "policies_quiet",
             Report {

@@ -72,7 +72,7 @@ pub fn policies(counts: PolicyCounts) -> (CommitState, String) {
         ),
         (_, _, _) => (
             CommitState::Failure,
-            format!("{failed}/{total} projects failed policy checks."),
+            format!("Policies of {failed}/{total} projects did not pass."),
         ),
     }
 }
@@ -322,9 +322,9 @@ pub fn project(
         ProjectOutcome::Skipped => failed("a previous project failed"),
         ProjectOutcome::PolicyPassed => "Policies passed.".to_owned(),
         ProjectOutcome::PolicyFailed => match counts.filter(|_| is_planned) {
-            Some(counts) => format!("{counts} Policies are not passed."),
-            None if is_planned => "Planned. Policies are not passed.".to_owned(),
-            None => failed("policies failed"),
+            Some(counts) => format!("{counts} Policies did not pass."),
+            None if is_planned => "Planned. Policies did not pass.".to_owned(),
+            None => failed("policies did not pass"),
         },
     };
     (state, text)
@@ -516,7 +516,7 @@ mod tests {
         pending 2/3 projects had policies checked.
         failure 1/3 projects had policies checked: the others have no plan.
         failure 1/3 projects had policies checked: the others have no plan.
-        failure 2/3 projects failed policy checks.
+        failure Policies of 2/3 projects did not pass.
         ");
         assert_eq!(
             policies(PolicyCounts::default()).1,

@@ -10,7 +10,7 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 pub(super) use explained::explained;
-pub use policies::owners_can;
+pub use policies::{approval_sentence, has_way_out};
 pub(super) use results::results;
 
 use super::report::{

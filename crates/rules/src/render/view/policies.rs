@@ -3,15 +3,19 @@
 //! Findings come from programs that read the code of a pull request, so every text is bounded here and escaped by the
 //! template.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use lockkeeper_policy::findings::{FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::PolicyOwners;
 use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::Verdict;
+use regex::Regex;
 use serde::Serialize;
 
 use super::project::{Block, folded};
 use crate::render::escape::shorten;
-use crate::render::report::{PolicyReport, PolicySetReport, Report};
+use crate::render::report::{PolicyReport, PolicySetReport, Report, approvers};
 
 /// Maximum number of findings of one set in a comment. The page of the run has all of them.
 const MOST_FINDINGS: usize = 25;
@@ -23,19 +27,25 @@ const MOST_SETS: usize = 20;
 const MOST_NAMES: usize = 10;
 /// Maximum length of the text of a finding, in characters.
 const LONGEST_MESSAGE: usize = 400;
-/// Maximum size of folded evidence and output of one set, in bytes.
-const MAX_EVIDENCE: usize = 6_000;
+/// Maximum size of folded evidence or output of one set, in bytes.
+const MAX_BLOCK: usize = 6_000;
+/// Maximum size of all such blocks of a project, in bytes.
+const MAX_BLOCKS: usize = 20_000;
+/// Size below which the rest of a block would not help anybody, in bytes.
+const MIN_BLOCK: usize = 500;
 
 /// Section of a project about its policy sets.
 #[derive(Serialize)]
 pub(super) struct PolicyView {
-    /// `Policies are not passed: 1 of 3 sets`
+    /// `Policies did not pass: 1 of 3 sets`
     headline: String,
     met: bool,
     /// Sets with something to read.
     sets: Vec<PolicySetView>,
     /// Number of further sets that are not shown.
     more_sets: usize,
+    /// True if a block was left out, because the blocks before it are long enough.
+    has_more_text: bool,
     /// Names of the sets that passed and have nothing to read.
     passed: Vec<String>,
 }
@@ -45,14 +55,14 @@ pub(super) struct PolicyView {
 struct PolicySetView {
     icon: &'static str,
     name: String,
-    /// `2 violations, 1 of 2 approvals (by `alice`)`
+    /// `2 violations, 1 of 2 approvals, by `alice``
     says: String,
     origin: Option<String>,
     findings: Vec<FindingView>,
     /// Number of findings that are not listed.
     more: usize,
-    /// Sentence about people who can approve.
-    approvers: Option<String>,
+    /// Sentence about the way out: the people who can approve, or that nobody can.
+    way_out: Option<String>,
     evidence: Option<Block>,
     output: Option<Block>,
 }
@@ -84,7 +94,11 @@ pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<Polic
         .into_iter()
         .filter(|set| !quiet || !set.is_met())
         .collect();
-    let mut room = MOST_OF_PROJECT;
+    let mut room = PolicyRoom {
+        findings: MOST_OF_PROJECT,
+        bytes: MAX_BLOCKS,
+        is_full: false,
+    };
     let sets = told
         .iter()
         .take(MOST_SETS)
@@ -94,6 +108,7 @@ pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<Polic
         headline: headline(policies),
         met,
         sets,
+        has_more_text: room.is_full,
         more_sets: told.len().saturating_sub(MOST_SETS),
         passed: if quiet {
             Vec::new()
@@ -103,13 +118,41 @@ pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<Polic
     })
 }
 
+/// Room that the sets of a project share.
+struct PolicyRoom {
+    /// Number of findings that can still be listed.
+    findings: usize,
+    /// Size of the blocks that can still be shown, in bytes.
+    bytes: usize,
+    /// True if a block was left out.
+    is_full: bool,
+}
+
+impl PolicyRoom {
+    /// Returns a folded block, as far as there is room.
+    fn block(&mut self, report: &Report, title: &'static str, text: &str) -> Option<Block> {
+        if text.trim().is_empty() {
+            return None;
+        }
+        if self.bytes < MIN_BLOCK {
+            self.is_full = true;
+            return None;
+        }
+        let block = folded(report, "text", title, text, self.bytes.min(MAX_BLOCK))?;
+        self.bytes = self.bytes.saturating_sub(block.text.len());
+        Some(block)
+    }
+}
+
 fn headline(policies: &PolicyReport) -> String {
     let all = policies.sets.len();
     let unmet = policies.sets.iter().filter(|set| !set.is_met()).count();
+    let approved = |set: &PolicySetReport| matches!(set.standing, SetStanding::Approved(_));
     match (unmet, all) {
-        (0, _) => "Policies are passed".to_owned(),
-        (_, 1) => "Policies are not passed".to_owned(),
-        (unmet, all) => format!("Policies are not passed: {unmet} of {all} sets"),
+        (0, _) if policies.sets.iter().any(approved) => "Policies passed with approvals".to_owned(),
+        (0, _) => "Policies passed".to_owned(),
+        (_, 1) => "Policies did not pass".to_owned(),
+        (unmet, all) => format!("Policies did not pass: {unmet} of {all} sets"),
     }
 }
 
@@ -122,7 +165,7 @@ fn has_something(set: &PolicySetReport) -> bool {
     set.standing != SetStanding::Passed || has_findings
 }
 
-fn section(report: &Report, set: &PolicySetReport, room: &mut usize) -> PolicySetView {
+fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> PolicySetView {
     let verdict = set.verdict.as_ref();
     let shows = shows_findings(&set.standing);
     let mut sorted: Vec<&PolicyFinding> = verdict
@@ -130,8 +173,8 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut usize) -> PolicySe
         .map(|verdict| verdict.findings.iter().collect())
         .unwrap_or_default();
     sorted.sort_by_key(|finding| (finding.waived.is_some(), finding.level.clone()));
-    let shown = sorted.len().min(MOST_FINDINGS).min(*room);
-    *room -= shown;
+    let shown = sorted.len().min(MOST_FINDINGS).min(room.findings);
+    room.findings -= shown;
     let beyond = verdict
         .filter(|_| shows)
         .map_or(0, |verdict| number(verdict.more_findings));
@@ -144,14 +187,40 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut usize) -> PolicySe
         origin: verdict
             .map(|verdict| shorten(&verdict.origin, LONGEST_MESSAGE))
             .filter(|origin| !origin.is_empty() && shows),
-        evidence: folded(report, "text", "Evidence", &evidence(&sorted), MAX_EVIDENCE),
+        evidence: room.block(report, "Evidence", &evidence(&sorted)),
         output: verdict
-            .filter(|_| !set.is_met())
-            .and_then(|verdict| folded(report, "text", "Output", &verdict.output, MAX_EVIDENCE)),
+            .filter(|verdict| !set.is_met() && !(shows && only_repeats(verdict)))
+            .and_then(|verdict| room.block(report, "Output of the policy check", &verdict.output)),
         findings: sorted.into_iter().map(line).collect(),
         more,
-        approvers: approvers(set),
+        way_out: way_out(set),
     }
+}
+
+/// Numbers at the end of the output of conftest.
+static SUMMARY: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\d+ tests?, \d+ passed(, \d+ (warning|failure|exception)s?)*$")
+        .expect("the pattern is valid")
+});
+
+/// Returns true if the output of a set says nothing that its findings and their evidence do not say.
+fn only_repeats(verdict: &Verdict) -> bool {
+    let evidence: HashSet<&str> = verdict
+        .findings
+        .iter()
+        .filter_map(|finding| finding.evidence.as_deref())
+        .flat_map(str::lines)
+        .map(str::trim)
+        .collect();
+    let is_known = |line: &str| {
+        line.is_empty()
+            || evidence.contains(line)
+            || SUMMARY.is_match(line)
+            || verdict.findings.iter().any(|finding| {
+                !finding.message.is_empty() && line.ends_with(finding.message.trim_end())
+            })
+    };
+    verdict.output.lines().map(str::trim).all(is_known)
 }
 
 /// Returns true if the findings say something about this plan as it is now.
@@ -190,20 +259,23 @@ fn says(set: &PolicySetReport) -> String {
             )
         }
         SetStanding::NeedsApproval { needed, by } => format!(
-            "{violations}, {} of {} (by {})",
+            "{violations}, {} of {}, by {}",
             by.len(),
             counted(number(*needed), "approval"),
             names(by, "and")
         ),
         SetStanding::NotEvaluated(why) => {
-            format!("not evaluated: {}", shorten(why, LONGEST_MESSAGE))
+            format!(
+                "not evaluated: {}",
+                sentence(&shorten(why, LONGEST_MESSAGE))
+            )
         }
         SetStanding::Missing => {
-            "not checked, because the set was added after this plan. Plan again".to_owned()
+            "not checked, because the set was added after this plan. Plan again.".to_owned()
         }
-        SetStanding::Changed => "changed after this plan. Plan again".to_owned(),
+        SetStanding::Changed => "changed after this plan. Plan again.".to_owned(),
         SetStanding::Removed => {
-            "removed from the configuration after this plan. Plan again".to_owned()
+            "removed from the configuration after this plan. Plan again.".to_owned()
         }
     }
 }
@@ -243,24 +315,63 @@ fn names(names: &[String], last: &str) -> String {
     }
 }
 
-/// Returns the sentence about people who can approve what is violated.
-fn approvers(set: &PolicySetReport) -> Option<String> {
-    if !matches!(set.standing, SetStanding::NeedsApproval { .. }) {
-        return None;
-    }
-    let who = owners_can(&set.owners);
-    let author = if set.prevent_self_approve {
-        " The author of the pull request cannot."
-    } else {
+/// Ends a text with a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end();
+    let end = if text.ends_with(['.', '!', '?', '…']) {
         ""
+    } else {
+        "."
     };
-    Some(format!("{who} can approve this.{author}"))
+    format!("{text}{end}")
 }
 
-/// Returns the owners of a set as the subject of a sentence.
-pub fn owners_can(owners: &PolicyOwners) -> String {
-    match (owners.users.as_slice(), owners.teams.as_slice()) {
-        ([], []) => "Only members of the teams that a rule names".to_owned(),
+/// Returns the sentence about the way out of a set that prevents the apply.
+fn way_out(set: &PolicySetReport) -> Option<String> {
+    match &set.standing {
+        SetStanding::NeedsApproval { .. } => {
+            let author = match set.approvers() {
+                Some(_) if set.prevent_self_approve => " The author of the pull request cannot.",
+                Some(_) | None => "",
+            };
+            let who = approval_sentence(&set.owners, set.verdict.as_ref(), "this");
+            Some(format!("{who}{author}"))
+        }
+        SetStanding::NotEvaluated(why) if has_way_out(why) => {
+            Some("Approvals do not help here.".to_owned())
+        }
+        SetStanding::NotEvaluated(_) => Some(
+            "Approvals do not help here. Ask an administrator of Lockkeeper to correct this, then plan again."
+                .to_owned(),
+        ),
+        SetStanding::Passed
+        | SetStanding::Approved(_)
+        | SetStanding::Missing
+        | SetStanding::Changed
+        | SetStanding::Removed => None,
+    }
+}
+
+/// Returns true if the reason of a set that was not evaluated says itself how to go on.
+pub fn has_way_out(why: &str) -> bool {
+    why.to_ascii_lowercase().contains("plan again")
+}
+
+/// Returns the sentence about the people who can approve the violations of a set, called `what`.
+pub fn approval_sentence(owners: &PolicyOwners, verdict: Option<&Verdict>, what: &str) -> String {
+    match approvers(owners, verdict) {
+        Some(people) => format!("{} can approve {what}.", subject(&people)),
+        None => {
+            format!(
+                "Nobody can approve {what}, because the set has no owners. Ask an administrator."
+            )
+        }
+    }
+}
+
+/// Returns people as the subject of a sentence.
+fn subject(people: &PolicyOwners) -> String {
+    match (people.users.as_slice(), people.teams.as_slice()) {
         (users, []) => names(users, "or"),
         ([], teams) => format!("Members of {}", names(teams, "or")),
         (users, teams) => format!(
@@ -311,7 +422,7 @@ fn note(finding: &PolicyFinding) -> Option<String> {
             Some(format!("Needs {}.", counted(number(*count), "approval")))
         }
         FindingLevel::RequireApproval { count, teams } => Some(format!(
-            "Needs {} of members of {}.",
+            "Needs {} from members of {}.",
             counted(number(*count), "approval"),
             names(teams, "or")
         )),

@@ -208,7 +208,7 @@ pub(super) fn phrase(outcome: ProjectOutcome) -> &'static str {
         ProjectOutcome::Cancelled => "cancelled",
         ProjectOutcome::Skipped => "skipped",
         ProjectOutcome::PolicyPassed => "policies passed",
-        ProjectOutcome::PolicyFailed => "policies failed",
+        ProjectOutcome::PolicyFailed => "policies did not pass",
     }
 }
 

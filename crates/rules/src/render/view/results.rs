@@ -138,6 +138,10 @@ fn tally(sorted: &[&ProjectReport]) -> String {
 fn many(outcome: ProjectOutcome) -> &'static str {
     if outcome == ProjectOutcome::NoChanges {
         "without changes"
+    } else if outcome == ProjectOutcome::PolicyFailed {
+        "with policies that did not pass"
+    } else if outcome == ProjectOutcome::PolicyPassed {
+        "with policies that passed"
     } else {
         phrase(outcome)
     }

@@ -18,6 +18,8 @@ CREATE TABLE policy_verdicts (
     more_findings BIGINT NOT NULL,
     -- Digests of the violations that an approval has to cover.
     items TEXT NOT NULL,
+    -- Remarks about waivers, for people.
+    notes TEXT NOT NULL,
     output TEXT NOT NULL,
     -- SHA-256 of the other columns. A verdict whose row was changed counts as not evaluated.
     checksum TEXT NOT NULL,

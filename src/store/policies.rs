@@ -50,7 +50,7 @@ macro_rules! verdicts_sql {
     ($of:literal) => {
         concat!(
             "SELECT v.plan, v.set_name, v.place, v.definition, v.outcome, v.why, v.origin, v.content, v.findings, ",
-            "v.more_findings, v.items, v.output, v.checksum FROM plans p JOIN policy_verdicts v ON v.plan = p.id WHERE ",
+            "v.more_findings, v.items, v.notes, v.output, v.checksum FROM plans p JOIN policy_verdicts v ON v.plan = p.id WHERE ",
             $of
         )
     };
@@ -192,7 +192,7 @@ pub(super) async fn verdicts_insert_in_tx(
         execute!(
             &mut *tx,
             "INSERT INTO policy_verdicts (plan, set_name, place, definition, outcome, why, origin, content, findings, \
-             more_findings, items, output, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+             more_findings, items, notes, output, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
             row.plan,
             row.set_name.as_str(),
             row.place,
@@ -204,6 +204,7 @@ pub(super) async fn verdicts_insert_in_tx(
             row.findings.as_str(),
             row.more_findings,
             row.items.as_str(),
+            row.notes.as_str(),
             row.output.as_str(),
             row.checksum.as_str(),
         )?;
@@ -344,6 +345,7 @@ struct VerdictRow {
     findings: String,
     more_findings: i64,
     items: String,
+    notes: String,
     output: String,
     #[serde(skip)]
     checksum: String,
@@ -370,6 +372,7 @@ impl VerdictRow {
             findings: json(&verdict.findings),
             more_findings: i64::from(verdict.more_findings),
             items: json(&verdict.items),
+            notes: json(&verdict.notes),
             output: free_text(&verdict.output).into_owned(),
             checksum: String::new(),
         };
@@ -427,6 +430,7 @@ impl VerdictRow {
             findings: serde_json::from_str(&self.findings).map_err(|error| error.to_string())?,
             more_findings: u32::try_from(self.more_findings).map_err(|error| error.to_string())?,
             items: serde_json::from_str(&self.items).map_err(|error| error.to_string())?,
+            notes: serde_json::from_str(&self.notes).map_err(|error| error.to_string())?,
             output: self.output.clone(),
         };
         match verdict.damage() {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use lockkeeper_model::model::Sha256Digest;
 
-use crate::findings::{PolicyFinding, block, sort, visible_lines};
+use crate::findings::{PolicyFinding, block, one_line, sort, visible_lines};
 use crate::sets::{ItemRegex, PolicySet, SetDigest, SetName};
 
 /// Verdict of one policy set on one plan.
@@ -26,6 +26,8 @@ pub struct Verdict {
     pub more_findings: u32,
     /// Digests of the violations that an approval has to cover. Empty unless the outcome is `Failed`.
     pub items: Vec<Sha256Digest>,
+    /// Remarks about waivers, such as those that have ended: sentences, at most [`MAX_NOTES`].
+    pub notes: Vec<String>,
     /// Text that the tool printed, for the page of the run and folded in comments; at most [`MAX_OUTPUT`] bytes.
     pub output: String,
 }
@@ -47,11 +49,17 @@ pub const MAX_FINDINGS: usize = 200;
 /// Largest output that is kept of one set, in bytes.
 pub const MAX_OUTPUT: usize = 256 * 1024;
 
+/// Largest number of remarks that are kept of one set. The last one says how many are left out.
+pub const MAX_NOTES: usize = 20;
+
 /// Largest number of items of one verdict. More of them become one item, so that any change needs new approvals.
 pub const MAX_ITEMS: usize = 1000;
 
 /// Largest reason of a set that could not be evaluated, in bytes.
 const MAX_REASON: usize = 2000;
+
+/// Largest remark, in bytes.
+const MAX_NOTE: usize = 2000;
 
 /// Largest text about the origin of policies, in bytes.
 const MAX_ORIGIN: usize = 500;
@@ -98,6 +106,7 @@ impl Verdict {
             more_findings: u32::try_from(total - findings.len()).unwrap_or(u32::MAX),
             findings,
             items,
+            notes: Vec::new(),
             output: short_output(output),
         }
     }
@@ -119,7 +128,23 @@ impl Verdict {
             findings: Vec::new(),
             more_findings: 0,
             items: Vec::new(),
+            notes: Vec::new(),
             output: short_output(output),
+        }
+    }
+
+    /// Returns the verdict with remarks about waivers. They decide nothing.
+    #[must_use]
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
+        let mut kept: Vec<String> = notes.iter().map(|note| one_line(note, MAX_NOTE)).collect();
+        if kept.len() > MAX_NOTES {
+            let left_out = kept.len() - (MAX_NOTES - 1);
+            kept.truncate(MAX_NOTES - 1);
+            kept.push(format!("{left_out} more remarks are left out."));
+        }
+        Self {
+            notes: kept,
+            ..self
         }
     }
 
@@ -418,6 +443,22 @@ mod tests {
             .map(|n| PolicyFinding::require_approval(1, vec![format!("acme/{n}")], "r", "m"));
         let verdict = verdict_of(ways.collect());
         assert!(matches!(verdict.outcome, VerdictOutcome::NotEvaluated(_)));
+    }
+
+    #[test]
+    fn remarks_are_short_lines_and_few() {
+        let verdict = verdict_of(vec![]).with_notes(vec!["a\n\u{1b}b".to_owned()]);
+        assert_eq!(verdict.notes, ["a b"]);
+        let many = |count: usize| {
+            let notes = (0..count).map(|n| format!("The waiver {n} has ended."));
+            verdict_of(vec![]).with_notes(notes.collect()).notes
+        };
+        assert_eq!(many(MAX_NOTES).len(), MAX_NOTES);
+        let cut = many(MAX_NOTES + 1);
+        assert_eq!(cut.len(), MAX_NOTES);
+        assert_eq!(cut.last().unwrap(), "2 more remarks are left out.");
+        let long = verdict_of(vec![]).with_notes(vec!["x".repeat(10_000)]);
+        assert!(long.notes[0].len() <= MAX_NOTE);
     }
 
     #[test]

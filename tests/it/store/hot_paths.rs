@@ -290,9 +290,9 @@ fn years() -> Vec<String> {
         ),
         rows(
             100_000,
-            "policy_verdicts (plan, set_name, place, definition, outcome, origin, findings, more_findings, items, output, \
-             checksum)",
-            "ID, 'security', 0, DIGEST, 'passed', '/policies', '[]', 0, '[]', '', DIGEST",
+            "policy_verdicts (plan, set_name, place, definition, outcome, origin, findings, more_findings, items, notes, \
+             output, checksum)",
+            "ID, 'security', 0, DIGEST, 'passed', '/policies', '[]', 0, '[]', '[]', '', DIGEST",
         ),
         rows(
             100_000,

@@ -99,6 +99,7 @@ fn passed(name: &str) -> Verdict {
         findings: vec![finding(FindingLevel::Warn, "no tags")],
         more_findings: 0,
         items: Vec::new(),
+        notes: Vec::new(),
         output: "1 warning".to_owned(),
     }
 }
@@ -284,6 +285,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
             },
         ],
         more_findings: u32::MAX,
+        notes: vec![HOSTILE.to_owned(), "The waiver has ended.".to_owned()],
         output: HOSTILE.to_owned(),
         ..failed("zoo: Sécurité 漢字", &["one", "two"])
     };
@@ -486,6 +488,8 @@ async fn no_plan_is_applied_whose_verdict_was_damaged(db: &TestDb) {
         (&fine, "more_findings = -1"),
         (&fine, "items = 'x'"),
         (&fine, "items = '[\"x\"]'"),
+        (&fine, "notes = '{'"),
+        (&fine, "notes = '[\"x\"]'"),
         (&fine, "output = ''"),
         (&fine, "checksum = ''"),
         (&bad, "outcome = 'passed'"),

@@ -336,6 +336,7 @@ fn policy_set(name: &str, standing: SetStanding, findings: Vec<PolicyFinding>) -
         findings,
         more_findings: 0,
         items: Vec::new(),
+        notes: Vec::new(),
         output: String::new(),
     };
     PolicySetReport {

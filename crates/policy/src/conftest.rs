@@ -103,6 +103,60 @@ pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
     Ok(findings)
 }
 
+/// Returns the first rule `require_approval` or `require_approval_…` that a file with Rego defines. conftest does not know such
+/// rules and ignores them. The file can be in any version of Rego, and need not be valid.
+pub fn ignored_rule(text: &str) -> Option<&str> {
+    let mut chars = text.char_indices().peekable();
+    let mut depth = 0_u32;
+    // True where a rule can begin.
+    let mut at_start = true;
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\n' | ';' => at_start = true,
+            '#' => while chars.next_if(|(_, c)| *c != '\n').is_some() {},
+            '"' | '`' => {
+                at_start = false;
+                while let Some((_, inner)) = chars.next() {
+                    if inner == c {
+                        break;
+                    }
+                    if c == '"' && inner == '\\' {
+                        chars.next();
+                    }
+                }
+            }
+            '{' | '[' | '(' => {
+                at_start = false;
+                depth += 1;
+            }
+            '}' | ']' | ')' => {
+                at_start = true;
+                depth = depth.saturating_sub(1);
+            }
+            _ if c.is_ascii_alphabetic() || c == '_' => {
+                let mut end = at + 1;
+                while chars
+                    .next_if(|(_, c)| c.is_ascii_alphanumeric() || *c == '_')
+                    .is_some()
+                {
+                    end += 1;
+                }
+                let word = &text[at..end];
+                let is_ignored =
+                    word == "require_approval" || word.starts_with("require_approval_");
+                if depth == 0 && at_start && is_ignored {
+                    return Some(word);
+                }
+                // `default` is only the beginning of the head of a rule.
+                at_start = at_start && word == "default";
+            }
+            _ if c.is_whitespace() => {}
+            _ => at_start = false,
+        }
+    }
+    None
+}
+
 fn length(results: Option<&Bounded<ConftestResult, MAX_READ>>) -> usize {
     results.map_or(0, |results| results.0.len())
 }
@@ -193,6 +247,63 @@ mod tests {
 	}
 ]
 "#;
+
+    #[test]
+    fn rules_that_conftest_ignores_are_found_in_every_form() {
+        for (text, expected) in [
+            (
+                "package main\n\nrequire_approval contains x if { true }",
+                Some("require_approval"),
+            ),
+            (
+                "package main\nrequire_approval[x] { true }",
+                Some("require_approval"),
+            ),
+            (
+                "  require_approval_iam := [1]",
+                Some("require_approval_iam"),
+            ),
+            ("default require_approval := []", Some("require_approval")),
+            (
+                "deny contains 1 if { true } require_approval contains 1",
+                Some("require_approval"),
+            ),
+            (
+                "a := \"{\"\nrequire_approval contains 1",
+                Some("require_approval"),
+            ),
+            (
+                "a := `\"{`\nrequire_approval contains 1",
+                Some("require_approval"),
+            ),
+            (
+                "# it's {\nrequire_approval contains 1",
+                Some("require_approval"),
+            ),
+            (
+                "a := \"\\\"{\"\nrequire_approval contains 1",
+                Some("require_approval"),
+            ),
+            (
+                "this is { no Rego } \u{e4}\nrequire_approval",
+                Some("require_approval"),
+            ),
+            ("# require_approval contains 1", None),
+            ("deny contains \"require_approval\" if { true }", None),
+            ("a := `\nrequire_approval`", None),
+            (
+                "violation contains {\n\"msg\": 1,\n\"require_approval\": {}}",
+                None,
+            ),
+            ("deny contains 1 if {\n  require_approval_x\n}", None),
+            ("import data.lib.require_approval", None),
+            ("require_approvals contains 1", None),
+            ("must_require_approval contains 1", None),
+            ("", None),
+        ] {
+            assert_eq!(ignored_rule(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_real_output_is_read() {

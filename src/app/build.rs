@@ -109,7 +109,7 @@ pub async fn build_on(
     let webhooks = webhooks(config, &clients);
     let forges = Forges::new(clients.into_iter().map(|client| client as Arc<dyn Forge>));
     let environments = Environments::of(config, &parts)?;
-    let tools = tools(config, &parts, environments.plans.clone())?;
+    let tools = tools(config, &parts, &environments.plans)?;
     let boundaries =
         Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
     let settings_of_git = |dirs: &[&str]| GitSettings {
@@ -455,8 +455,24 @@ fn terraform(
     }
 }
 
-/// Finds and downloads programs. A program that was downloaded once stays available even if `--tf-bin-dir` is set.
+/// Finds and downloads programs, and warns if one of them is missing that policies need.
 fn tools(
+    config: &ServerConfig,
+    parts: &ServiceInputs,
+    environment: &ChildEnvironment,
+) -> anyhow::Result<Tools> {
+    let tools = search(config, parts, environment.clone())?;
+    let repos = &config.repo_rules.repos;
+    if !repos.has_idle_policies()
+        && let Some(warning) = tools.warn_without_conftest(&repos.policies(), environment)
+    {
+        tracing::warn!("{warning}");
+    }
+    Ok(tools)
+}
+
+/// Searches and downloads programs. A program that was downloaded once stays available even if `--tf-bin-dir` is set.
+fn search(
     config: &ServerConfig,
     parts: &ServiceInputs,
     environment: ChildEnvironment,

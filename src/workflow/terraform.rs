@@ -203,9 +203,9 @@ impl Terraform {
             None => Vec::new(),
             Some(work) => {
                 let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
-                let stage = &place.workflow.policy_check.steps;
                 // Boxed, because the future is large, and most plans have no policies.
-                let checked = Box::pin(steps.check_policies(work, stage, &self.scratch)).await;
+                let checked =
+                    Box::pin(steps.check_policies(work, place.workflow, &self.scratch)).await;
                 match checked {
                     Ok(verdicts) => verdicts,
                     Err(error) => return Err(StepError { output, ..error }.into()),

@@ -77,9 +77,11 @@ pub enum SetNameError {
 /// Place of policies. Never the head of a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicySource {
-    /// A directory or file of the server, by its absolute path. A relative one would be below the checkout of the pull
-    /// request, so the configuration refuses it.
+    /// A directory or file of the server, by its absolute path.
     Local(PathBuf),
+    /// A relative path, which would be below the checkout of the pull request. Nothing is read from it, so the set is never
+    /// evaluated. It is accepted where steps of the workflow can check the set.
+    Relative(String),
     /// A directory on a branch of the repository itself, such as `main`.
     Branch { branch: String, path: RepoPath },
     /// A directory of another repository, at a tag or commit.
@@ -270,6 +272,7 @@ impl PolicySet {
         };
         let source = match &self.source {
             PolicySource::Local(path) => json!(["local", path.to_string_lossy()]),
+            PolicySource::Relative(path) => json!(["relative", path]),
             PolicySource::Branch { branch, path } => json!(["branch", branch, path.as_str()]),
             PolicySource::Repository {
                 repository,
@@ -534,8 +537,9 @@ mod tests {
     fn everything_that_decides_on_a_verdict_changes_the_digest() {
         let version = semver::Version::new(0, 60, 0);
         let set = policy_set("a");
-        let changes: [fn(&mut PolicySet); 8] = [
+        let changes: [fn(&mut PolicySet); 9] = [
             |set| set.source = PolicySource::Local(PathBuf::from("/other")),
+            |set| set.source = PolicySource::Relative("/policies".to_owned()),
             |set| {
                 set.source = PolicySource::Branch {
                     branch: "main".to_owned(),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lockkeeper_policy::sets::PolicySet;
+use lockkeeper_policy::sets::{PolicySet, SetName};
 use semver::Version;
 
 use super::policy_checks::CurrentSet;
@@ -179,6 +179,14 @@ impl Policies {
         self.rules
             .policies(self.config.as_ref(), project)?
             .conftest_version
+    }
+
+    /// Returns the sets of the server that steps check in projects such as this one, in their order.
+    pub fn step_sets(&self, project: &ProjectKey) -> Vec<SetName> {
+        self.rules
+            .policies(self.config.as_ref(), project)
+            .map(|found| found.step_sets)
+            .unwrap_or_default()
     }
 
     pub fn config(&self) -> Option<&RepoConfig> {

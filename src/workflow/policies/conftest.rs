@@ -3,6 +3,8 @@
 //! Only the report in JSON decides. An exit code other than 0 without a violation in the report is an error, and so is
 //! everything that conftest prints instead of a report.
 
+use std::path::{Path, PathBuf};
+
 use lockkeeper_policy::conftest;
 use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
 use lockkeeper_policy::sets::PolicySet;
@@ -205,6 +207,36 @@ pub(in crate::workflow) fn words(extra: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// Options of conftest whose values are paths of policies and data.
+const PATH_OPTIONS: [&str; 4] = ["-p", "--policy", "-d", "--data"];
+
+/// Returns the absolute paths of policies and data among arguments of the configuration. Values with variables are left out: a
+/// step can set a variable to text of the pull request.
+pub(in crate::workflow) fn named_paths(words: &[String]) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let found = PATH_OPTIONS.iter().find_map(|option| {
+            let rest = word.strip_prefix(option)?;
+            let is_short = option.len() == 2;
+            Some(rest).filter(|rest| is_short || rest.is_empty() || rest.starts_with('='))
+        });
+        let values = match found {
+            Some("") => words.next().unwrap_or_default(),
+            Some(rest) => rest.strip_prefix('=').unwrap_or(rest),
+            None => continue,
+        };
+        paths.extend(
+            values
+                .split(',')
+                .filter(|value| !value.contains('$'))
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute() && path != Path::new("/")),
+        );
+    }
+    paths
+}
+
 /// Returns true if warnings count as violations.
 pub(in crate::workflow) fn fails_on_warnings(words: &[String]) -> bool {
     words
@@ -297,5 +329,21 @@ mod tests {
         assert_eq!(words, ["--namespace", "main", "-d", "/a b"]);
         assert!(!fails_on_warnings(&words));
         assert!(fails_on_warnings(&["--fail-on-warn".to_owned()]));
+    }
+
+    #[test]
+    fn absolute_paths_of_policies_and_data_are_found() {
+        for (arguments, expected) in [
+            ("-p /a --policy /b -d /c --data /d", "/a /b /c /d"),
+            ("-p=/a --policy=/b -d/c --data=/d,/e", "/a /b /c /d /e"),
+            ("--data /d,relative,/e", "/d /e"),
+            ("-p relative -p ../up -d", ""),
+            ("-d $DATA -d /x/$NAME --data=${DATA} -p /", ""),
+            ("--namespace /a --output /b --datafile=/c /d", ""),
+        ] {
+            let found = named_paths(&words(&[arguments.to_owned()]));
+            let expected: Vec<&Path> = expected.split_whitespace().map(Path::new).collect();
+            assert_eq!(found, expected, "{arguments}");
+        }
     }
 }

@@ -1,13 +1,19 @@
 //! Reads what the steps of a workflow report about policies (`custom_policy_check`, reference 13.3).
 //!
-//! The n-th step with a command belongs to the n-th set that the steps evaluate. A set without a step, and a step without a
-//! set, are errors: somebody would believe that something was checked.
+//! A step that names a set (`policy_set`) reports about it. The other `run` steps with an output belong to the other sets in
+//! their order: the n-th step to the n-th set of the server that steps check, so that the order does not depend on the
+//! project. A step whose set does not concern the project does not run. A set without a step, and a step without a set, are
+//! errors: somebody would believe that something was checked.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use lockkeeper_policy::findings::PolicyFinding;
-use lockkeeper_policy::sets::{PolicyEngine, ReportFormat};
+use lockkeeper_policy::sets::{PolicyEngine, ReportFormat, SetName};
 use lockkeeper_policy::{conftest, junit, plain, sarif};
 
-use super::{PolicyEvaluation, PolicyWork};
+use super::{DefinedSet, PolicyEvaluation};
+use crate::config::workflow::{OutputFilter, RunStep, Step};
 
 /// Output of a step that evaluates a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,44 +26,146 @@ pub(in crate::workflow) struct StepReport {
     pub succeeded: bool,
 }
 
-/// Returns the formats of the outputs of steps, in the order of the sets that steps evaluate.
-pub(in crate::workflow) fn formats_of_steps(work: &PolicyWork) -> Vec<ReportFormat> {
-    work.sets
-        .iter()
+/// Purpose of a step in the stage `policy_check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::workflow) enum StepRole {
+    /// Runs as in any stage. If it fails, the stage fails.
+    Plain,
+    /// Reports about a set, in this format.
+    Report(SetName, ReportFormat),
+    /// Would report about a set that steps do not check in this project. It does not run.
+    Skipped(SetName),
+    /// Seems to report, but there is no set for it.
+    Excess,
+}
+
+/// Purposes of the steps of a stage.
+#[derive(Debug)]
+pub(in crate::workflow) struct StepRoles {
+    /// Purpose of each step.
+    roles: Vec<StepRole>,
+    /// Number of steps with an output that name no set.
+    unnamed: usize,
+    /// Sets that steps check, and that no step names.
+    free: Vec<SetName>,
+}
+
+/// Returns the formats of the sets that steps check.
+pub(in crate::workflow) fn formats(sets: &[DefinedSet]) -> HashMap<SetName, ReportFormat> {
+    sets.iter()
         .filter_map(|(set, _)| match set.engine {
-            PolicyEngine::Steps(format) => Some(format),
+            PolicyEngine::Steps(format) => Some((set.name.clone(), format)),
             PolicyEngine::Conftest | PolicyEngine::Embedded => None,
         })
         .collect()
 }
 
-/// Evaluates the set at `number`, from 0, among `count` sets of the steps.
-pub(in crate::workflow) fn evaluated(
-    number: usize,
-    count: usize,
-    format: ReportFormat,
-    reports: &[StepReport],
-) -> PolicyEvaluation {
-    if reports.len() > count {
-        let why = format!(
-            "the stage `policy_check` has {} steps with commands for {count} policy sets, so one of them belongs to no \
-             set. An administrator must correct the workflow or add a set with `engine: steps`",
-            reports.len()
-        );
-        return PolicyEvaluation::missing(why, "");
+impl StepRoles {
+    /// Decides about the steps of a stage. `all` are the sets of the server that steps check, in their order, and `concerned`
+    /// those of them that concern the project.
+    pub fn new(
+        all: &[SetName],
+        concerned: &HashMap<SetName, ReportFormat>,
+        stage: &[Step],
+    ) -> Self {
+        let named: Vec<&SetName> = stage.iter().filter_map(Step::policy_set).collect();
+        let free: Vec<SetName> = all
+            .iter()
+            .filter(|set| !named.contains(set))
+            .cloned()
+            .collect();
+        let of_set = |set: &SetName| match concerned.get(set) {
+            Some(format) => StepRole::Report(set.clone(), *format),
+            None => StepRole::Skipped(set.clone()),
+        };
+        let (mut roles, mut unnamed) = (Vec::new(), 0);
+        for step in stage {
+            roles.push(match step {
+                Step::Run(run) => match &run.policy_set {
+                    Some(set) => of_set(set),
+                    None if free.is_empty() || has_no_output(run) => StepRole::Plain,
+                    None => {
+                        unnamed += 1;
+                        free.get(unnamed - 1).map_or(StepRole::Excess, of_set)
+                    }
+                },
+                Step::Builtin { .. } | Step::Env(_) | Step::Multienv(_) => StepRole::Plain,
+            });
+        }
+        Self {
+            roles,
+            unnamed,
+            free,
+        }
     }
-    let Some(report) = reports.get(number) else {
-        let why = format!(
-            "the stage `policy_check` has {} steps with commands for {count} policy sets, so none evaluates this set. \
-             An administrator must correct the workflow",
-            reports.len()
-        );
-        return PolicyEvaluation::missing(why, "");
-    };
-    PolicyEvaluation {
-        found: findings(format, report),
-        output: report.shown.clone(),
+
+    /// Returns the purpose of the step at a position, from 0.
+    pub fn of(&self, at: usize) -> &StepRole {
+        &self.roles[at]
     }
+
+    /// Evaluates a set with the output of its step.
+    pub fn evaluated(
+        &self,
+        set: &SetName,
+        format: ReportFormat,
+        report: Option<&StepReport>,
+    ) -> PolicyEvaluation {
+        match (self.problem(set), report) {
+            (None, Some(report)) => PolicyEvaluation {
+                found: findings(format, report),
+                output: report.shown.clone(),
+            },
+            (Some(why), _) => PolicyEvaluation::missing(why, ""),
+            (None, None) => PolicyEvaluation::missing(
+                "no step of the stage `policy_check` has reported about this set. Plan again",
+                "",
+            ),
+        }
+    }
+
+    /// Returns the reason why no output is known to be about a set.
+    fn problem(&self, set: &SetName) -> Option<String> {
+        let is_of_set = |role: &&StepRole| matches!(role, StepRole::Report(of, _) if of == set);
+        let own = self.roles.iter().filter(is_of_set).count();
+        if own > 1 {
+            return Some(
+                "several steps of the stage `policy_check` name this set. An administrator must join them".to_owned(),
+            );
+        }
+        if own == 1 && !self.free.contains(set) {
+            return None;
+        }
+        let counts = format!(
+            "the stage `policy_check` has {} with an output for {}",
+            counted(self.unnamed, "`run` step"),
+            counted(self.free.len(), "policy set")
+        );
+        let order = self.unnamed.cmp(&self.free.len());
+        match (order, own) {
+            (Ordering::Greater, _) => Some(format!(
+                "{counts}, so it is unclear which of them checks this set. An administrator must name the set in its step \
+                 (`policy_set: {set}`), or write `output: hide` for each step that checks nothing"
+            )),
+            (Ordering::Less | Ordering::Equal, 0) => Some(format!(
+                "{counts}, so none of them checks this set. An administrator must add a step for it, or name the set in its \
+                 step (`policy_set: {set}`)"
+            )),
+            (Ordering::Less | Ordering::Equal, _) => None,
+        }
+    }
+}
+
+/// Returns true for a step whose output is hidden, such as one that only prepares a file for others.
+fn has_no_output(step: &RunStep) -> bool {
+    step.output
+        .iter()
+        .any(|filter| matches!(filter, OutputFilter::Hide))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{end}")
 }
 
 fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFinding>, String> {
@@ -84,7 +192,18 @@ fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFindi
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::config::workflow::{Builtin, Shell};
+
+    fn name(text: &str) -> SetName {
+        SetName::parse(text).unwrap()
+    }
+
+    fn names(text: &str) -> Vec<SetName> {
+        text.split_whitespace().map(name).collect()
+    }
 
     fn report(text: &str, succeeded: bool) -> StepReport {
         StepReport {
@@ -94,36 +213,123 @@ mod tests {
         }
     }
 
-    fn violations(number: usize, format: ReportFormat, reports: &[StepReport]) -> Option<usize> {
-        let found = evaluated(number, 2, format, reports).found.ok()?;
-        Some(
-            found
+    /// Returns `run` steps: `-` names no set, `hide` has no output, and any other word is the name of a set.
+    fn stage(text: &str) -> Vec<Step> {
+        let run = |word: &str| {
+            Step::Run(RunStep {
+                command: "x".to_owned(),
+                shell: Shell::default(),
+                output: if word == "hide" {
+                    vec![OutputFilter::Hide]
+                } else {
+                    Vec::new()
+                },
+                policy_set: (!matches!(word, "-" | "hide")).then(|| name(word)),
+            })
+        };
+        text.split_whitespace().map(run).collect()
+    }
+
+    fn roles(all: &str, concerned: &str, steps: &str) -> StepRoles {
+        let concerned = names(concerned);
+        let concerned = concerned.into_iter().map(|set| (set, ReportFormat::Text));
+        StepRoles::new(&names(all), &concerned.collect(), &stage(steps))
+    }
+
+    #[test]
+    fn a_step_belongs_to_the_set_that_it_names_or_to_the_next_one_of_the_server() {
+        let mut told = String::new();
+        for (all, concerned, steps) in [
+            ("a b", "a b", "- -"),
+            ("a b", "b", "- -"),
+            ("a b", "b", "b"),
+            ("a b", "a b", "b -"),
+            ("a b", "a b", "- a"),
+            ("a b", "a", "b a"),
+            ("a b", "a b", "hide - hide -"),
+            ("a", "a", "a -"),
+            ("a", "a", "- -"),
+            ("a", "", "- -"),
+            ("", "", "- a"),
+        ] {
+            let roles = roles(all, concerned, steps);
+            let of_steps: Vec<String> = roles
+                .roles
                 .iter()
-                .filter(|finding| finding.is_violation())
-                .count(),
-        )
+                .map(|role| match role {
+                    StepRole::Plain => "plain".to_owned(),
+                    StepRole::Report(set, _) => format!("for {set}"),
+                    StepRole::Skipped(set) => format!("not for {set}"),
+                    StepRole::Excess => "excess".to_owned(),
+                })
+                .collect();
+            let of_steps = of_steps.join(", ");
+            writeln!(told, "{all} | {concerned} | {steps} => {of_steps}").unwrap();
+        }
+        insta::assert_snapshot!(told, @"
+        a b | a b | - - => for a, for b
+        a b | b | - - => not for a, for b
+        a b | b | b => for b
+        a b | a b | b - => for b, for a
+        a b | a b | - a => for b, for a
+        a b | a | b a => not for b, for a
+        a b | a b | hide - hide - => plain, for a, plain, for b
+        a | a | a - => for a, plain
+        a | a | - - => for a, excess
+        a |  | - - => not for a, excess
+         |  | - a => plain, not for a
+        ");
+        let builtin = [Step::Builtin {
+            step: Builtin::Show,
+            extra_args: Vec::new(),
+        }];
+        let of_builtin = StepRoles::new(&names("a"), &HashMap::new(), &builtin);
+        assert_eq!(of_builtin.of(0), &StepRole::Plain);
     }
 
     #[test]
     fn each_set_needs_its_own_output() {
         let fine = report("1 test, 1 passed", true);
-        let format = ReportFormat::Text;
-        let one = [fine.clone()];
-        assert_eq!(violations(0, format, &one), Some(0));
-        assert_eq!(violations(1, format, &one), None);
-        let two = [fine.clone(), fine.clone()];
-        assert_eq!(violations(1, format, &two), Some(0));
-        let three = [fine.clone(), fine.clone(), fine];
-        for number in 0..2 {
-            assert_eq!(violations(number, format, &three), None);
+        let mut told = String::new();
+        for (all, steps, set) in [
+            ("a b", "- -", "a"),
+            ("a b", "- -", "b"),
+            ("a b", "-", "a"),
+            ("a b", "-", "b"),
+            ("a", "- -", "a"),
+            ("a b", "- - -", "b"),
+            ("a b", "b", "a"),
+            ("a b", "b - -", "b"),
+            ("a b", "b b", "b"),
+            ("a", "hide", "a"),
+        ] {
+            let found =
+                roles(all, all, steps).evaluated(&name(set), ReportFormat::Text, Some(&fine));
+            let found = found
+                .found
+                .map_or_else(|why| why, |_| "evaluated".to_owned());
+            writeln!(told, "{all} | {steps} | {set} => {found}").unwrap();
         }
+        insta::assert_snapshot!(told, @"
+        a b | - - | a => evaluated
+        a b | - - | b => evaluated
+        a b | - | a => evaluated
+        a b | - | b => the stage `policy_check` has 1 `run` step with an output for 2 policy sets, so none of them checks this set. An administrator must add a step for it, or name the set in its step (`policy_set: b`)
+        a | - - | a => the stage `policy_check` has 2 `run` steps with an output for 1 policy set, so it is unclear which of them checks this set. An administrator must name the set in its step (`policy_set: a`), or write `output: hide` for each step that checks nothing
+        a b | - - - | b => the stage `policy_check` has 3 `run` steps with an output for 2 policy sets, so it is unclear which of them checks this set. An administrator must name the set in its step (`policy_set: b`), or write `output: hide` for each step that checks nothing
+        a b | b | a => the stage `policy_check` has 0 `run` steps with an output for 1 policy set, so none of them checks this set. An administrator must add a step for it, or name the set in its step (`policy_set: a`)
+        a b | b - - | b => evaluated
+        a b | b b | b => several steps of the stage `policy_check` name this set. An administrator must join them
+        a | hide | a => the stage `policy_check` has 0 `run` steps with an output for 1 policy set, so none of them checks this set. An administrator must add a step for it, or name the set in its step (`policy_set: a`)
+        ");
+        let silent = roles("a", "a", "-").evaluated(&name("a"), ReportFormat::Text, None);
+        assert!(silent.found.is_err());
     }
 
     #[test]
     fn a_failed_step_needs_a_violation_in_its_report() {
         let passed = r#"[{"filename": "p", "namespace": "main", "successes": 1}]"#;
         let failed = r#"[{"filename": "p", "namespace": "main", "failures": [{"msg": "public"}]}]"#;
-        let format = ReportFormat::Conftest;
         for (text, succeeded, expected) in [
             (passed, true, Some(0)),
             (passed, false, None),
@@ -133,12 +339,12 @@ mod tests {
             ("", false, None),
             ("checkov: command not found", false, None),
         ] {
-            let reports = [report(text, succeeded)];
-            assert_eq!(
-                violations(0, format, &reports),
-                expected,
-                "{text} {succeeded}"
-            );
+            let found = findings(ReportFormat::Conftest, &report(text, succeeded));
+            let violations = found.ok().map(|found| {
+                let is_violation = |finding: &&PolicyFinding| finding.is_violation();
+                found.iter().filter(is_violation).count()
+            });
+            assert_eq!(violations, expected, "{text} {succeeded}");
         }
     }
 }

@@ -20,7 +20,7 @@ const DEEPEST: usize = 20;
 
 /// Policies of one set.
 pub(in crate::workflow) enum PolicyFiles {
-    /// A directory or file of the server, which conftest reads itself.
+    /// A directory or file of the server, which was checked, and which conftest reads itself.
     Here(PathBuf),
     /// Files in memory. They are written only where no program of the pull request can change them.
     Read(Vec<PolicyFile>),
@@ -32,6 +32,15 @@ pub(in crate::workflow) struct PolicyFile {
     /// Path in the directory of the policies.
     pub path: String,
     pub content: Vec<u8>,
+}
+
+impl PolicyFile {
+    /// Returns true for a file with policies in Rego.
+    pub fn is_rego(&self) -> bool {
+        Path::new(&self.path)
+            .extension()
+            .is_some_and(|end| end == "rego")
+    }
 }
 
 /// Returns a digest of the paths and contents of files.

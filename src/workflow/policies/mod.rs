@@ -32,6 +32,9 @@ use files::PolicyFiles;
 pub struct PolicyWork {
     /// Sets that concern the project, each with the digest of its definition.
     pub sets: Vec<(Arc<PolicySet>, SetDigest)>,
+    /// All sets of the server that steps check in projects such as this one, in their order, also those that do not concern
+    /// the project.
+    pub step_sets: Vec<SetName>,
     /// Required version of conftest.
     pub conftest_version: Option<Version>,
     /// Facts of the pull request; an error says why they are unknown.
@@ -89,7 +92,8 @@ impl PolicyWork {
         ready.read.as_ref().map_err(Clone::clone)
     }
 
-    /// Returns the verdict of a set. Waivers take findings out first; what they did is part of the output.
+    /// Returns the verdict of a set. Waivers take findings out first. Remarks about them are no part of the output, whose
+    /// items approvals cover.
     pub(super) fn verdict(
         &self,
         (set, digest): &DefinedSet,
@@ -99,7 +103,7 @@ impl PolicyWork {
         let read = ready.and_then(|ready| ready.read.as_ref().ok());
         let origin = read.map_or_else(|| "the workflow".to_owned(), |read| read.origin.clone());
         let content = read.and_then(|read| read.content.clone());
-        let PolicyEvaluation { found, mut output } = evaluated;
+        let PolicyEvaluation { found, output } = evaluated;
         let mut findings = match found {
             Ok(findings) => findings,
             Err(why) => {
@@ -111,12 +115,88 @@ impl PolicyWork {
             Some(Ok(waivers)) => waivers::apply(waivers, self.today, &mut findings),
             Some(Err(why)) => vec![format!("No waiver applies: {why}")],
         };
-        for note in notes {
-            if !output.is_empty() && !output.ends_with('\n') {
-                output.push('\n');
-            }
-            output.push_str(&note);
-        }
         Verdict::of_findings(set, digest.clone(), origin, content, findings, output)
+            .with_notes(notes)
+    }
+}
+
+/// Sets and work for tests.
+#[cfg(test)]
+pub(super) mod testing {
+    use lockkeeper_policy::sets::{ItemRegex, PolicyEngine, PolicyOwners, PolicySource, SetScope};
+
+    use super::*;
+
+    /// Returns a set of a directory of the server.
+    pub(in crate::workflow) fn policy_set(name: &str, engine: PolicyEngine) -> PolicySet {
+        PolicySet {
+            name: SetName::parse(name).unwrap(),
+            source: PolicySource::Local("/policies".into()),
+            engine,
+            namespaces: Vec::new(),
+            scope: SetScope::default(),
+            owners: PolicyOwners::default(),
+            approve_count: 1,
+            prevent_self_approve: false,
+            sticky: false,
+            item_regex: ItemRegex::default(),
+            waivers: None,
+        }
+    }
+
+    /// Returns the work for one set, which has these policies.
+    pub(in crate::workflow) fn work_of(set: PolicySet, ready: ReadyPolicies) -> PolicyWork {
+        let digest = set.digest(None);
+        PolicyWork {
+            sources: HashMap::from([(set.name.clone(), Arc::new(ready))]),
+            sets: vec![(Arc::new(set), digest)],
+            step_sets: Vec::new(),
+            conftest_version: None,
+            facts: Ok(Facts::default()),
+            today: NaiveDate::from_ymd_opt(2027, 1, 1).unwrap(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_policy::sets::{ItemRegex, PolicyEngine};
+    use regex::Regex;
+
+    use super::testing::{policy_set, work_of};
+    use super::*;
+
+    /// Returns the verdict of a set with one violation, whose waivers are these.
+    fn violated(waivers: Result<Vec<Waiver>, String>) -> Verdict {
+        let mut set = policy_set("a", PolicyEngine::Embedded);
+        set.item_regex = ItemRegex(Regex::new("FAIL.*|waiver").unwrap());
+        let read = Err("it is not needed here".to_owned());
+        let work = work_of(set, ReadyPolicies { read, waivers });
+        let evaluated = PolicyEvaluation {
+            found: Ok(vec![PolicyFinding::deny("main.deny", "public")]),
+            output: "FAIL public".to_owned(),
+        };
+        work.verdict(&work.sets[0], evaluated)
+    }
+
+    #[test]
+    fn remarks_about_waivers_are_no_part_of_the_output() {
+        let ended = waivers::read(
+            "waivers: [{rule: main.deny, resource: '*', reason: r, owner: alice, until: 2026-12-31}]",
+        );
+        let ended = violated(Ok(ended.unwrap()));
+        assert_eq!(
+            ended.notes,
+            ["The waiver of `main.deny` for `*` ended on 2026-12-31. Its owner is alice."]
+        );
+        let broken = violated(Err("the file is damaged".to_owned()));
+        assert_eq!(broken.notes, ["No waiver applies: the file is damaged"]);
+        let plain = violated(Ok(Vec::new()));
+        assert_eq!(plain.notes, Vec::<String>::new());
+        for verdict in [&ended, &broken, &plain] {
+            assert!(verdict.is_failed());
+            assert_eq!(verdict.output, "FAIL public");
+            assert_eq!(verdict.items, [Sha256Digest::of(b"FAIL public")]);
+        }
     }
 }

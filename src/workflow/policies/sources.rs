@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use lockkeeper_policy::conftest;
 use lockkeeper_policy::sets::{PolicyEngine, PolicySet, PolicySource, WaiverFile};
 use lockkeeper_policy::waivers::{self, Waiver};
 use lockkeeper_registry::git_archive::ArchivedFile;
@@ -75,11 +76,17 @@ impl Checkouts {
                     .to_owned(),
             ),
             PolicySource::Local(path) => local(set.engine, path).await,
+            PolicySource::Relative(path) => Err(format!(
+                "its path `{path}` is relative, so it would be in the checkout of the pull request, which could change the \
+                 policies. An administrator must write an absolute path of the server, or `branch: main` for a directory on \
+                 a branch of the repository"
+            )),
             PolicySource::Branch { branch, path } => {
                 let name = BranchName::new(branch).map_err(|error| error.to_string())?;
                 let revision = Revision::Ref(RefName::branch(&name));
                 let commit = self.trusted_commit(repo, revision, commits).await?;
                 let files = files_of(&commit, path).await?;
+                check_rules(set.engine, &files)?;
                 let at = commit.commit().short();
                 Ok(fetched(files, format!("{path} on the branch {branch} ({at})")))
             }
@@ -100,6 +107,7 @@ impl Checkouts {
                 };
                 let commit = self.trusted_commit(&other, revision, commits).await?;
                 let files = files_of(&commit, path).await?;
+                check_rules(set.engine, &files)?;
                 let at = commit.commit().short();
                 let origin = format!("{path} in {other} at {reference} ({at})");
                 Ok(fetched(files, origin))
@@ -119,7 +127,10 @@ impl Checkouts {
         let commit = self.trusted_commit(repo, revision, commits).await?;
         let bytes = commit.read(path, MAX_WAIVERS).await;
         let bytes = bytes.map_err(|error| describe_error(&error))?;
-        let bytes = bytes.ok_or_else(|| format!("the branch `{branch}` has no file `{path}`"))?;
+        // A repository without waivers needs no file.
+        let Some(bytes) = bytes else {
+            return Ok(Vec::new());
+        };
         let text = String::from_utf8(bytes)
             .map_err(|_| format!("`{path}` on the branch `{branch}` is not text"))?;
         waivers::read(&text).map_err(|error| format!("`{path}` on the branch `{branch}`: {error}"))
@@ -195,32 +206,45 @@ fn fetched(files: Vec<PolicyFile>, origin: String) -> ReadFiles {
     }
 }
 
-/// Reads a directory or file of the server. Only conftest may read directories beyond the limits.
+/// Checks that the engine knows all rules. conftest ignores rules `require_approval`, and the plan would pass without them.
+fn check_rules(engine: PolicyEngine, files: &[PolicyFile]) -> Result<(), String> {
+    match engine {
+        PolicyEngine::Conftest => {}
+        PolicyEngine::Embedded | PolicyEngine::Steps(_) => return Ok(()),
+    }
+    for file in files.iter().filter(|file| file.is_rego()) {
+        let text = String::from_utf8_lossy(&file.content);
+        if let Some(rule) = conftest::ignored_rule(&text) {
+            return Err(format!(
+                "`{}` has a rule `{rule}`, which conftest ignores. An administrator must write `engine: embedded` for the \
+                 set, or replace the rule by a `violation` with the key `require_approval`",
+                file.path
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a directory or file of the server.
 async fn local(engine: PolicyEngine, path: &Path) -> Result<ReadFiles, String> {
     let origin = path.display().to_string();
     let top = path.to_owned();
     let read = tokio::task::spawn_blocking(move || read_local(&top)).await;
     let read = read.map_err(std::io::Error::other).and_then(|read| read);
-    let missing = |error: std::io::Error| {
+    let files = read.map_err(|error| {
         format!(
             "the policies in {origin} cannot be read: {error}. An administrator must create the directory or correct \
              the policy set"
         )
-    };
+    })?;
+    check_rules(engine, &files)?;
     match engine {
-        PolicyEngine::Conftest => {
-            std::fs::metadata(path).map_err(missing)?;
-            let content = read.ok().map(|files| digest(&files));
-            Ok(ReadFiles {
-                files: PolicyFiles::Here(path.to_owned()),
-                origin,
-                content,
-            })
-        }
-        PolicyEngine::Embedded | PolicyEngine::Steps(_) => {
-            let files = read.map_err(missing)?;
-            Ok(fetched(files, origin))
-        }
+        PolicyEngine::Conftest => Ok(ReadFiles {
+            files: PolicyFiles::Here(path.to_owned()),
+            origin,
+            content: Some(digest(&files)),
+        }),
+        PolicyEngine::Embedded | PolicyEngine::Steps(_) => Ok(fetched(files, origin)),
     }
 }
 
@@ -325,5 +349,25 @@ mod tests {
             let error = local(engine, &absent).await.err().unwrap();
             assert!(error.contains("An administrator must"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn rules_that_conftest_ignores_are_no_policies_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            "package main\ndeny contains 1 if { false }\nrequire_approval contains 1 if { true }";
+        std::fs::write(dir.path().join("a.rego"), text).unwrap();
+        let error = local(PolicyEngine::Conftest, dir.path()).await.err();
+        assert_eq!(
+            error.as_deref(),
+            Some(
+                "`a.rego` has a rule `require_approval`, which conftest ignores. An administrator must write \
+                 `engine: embedded` for the set, or replace the rule by a `violation` with the key `require_approval`"
+            )
+        );
+        local(PolicyEngine::Embedded, dir.path()).await.unwrap();
+        // Only policies have rules.
+        std::fs::rename(dir.path().join("a.rego"), dir.path().join("README.md")).unwrap();
+        local(PolicyEngine::Conftest, dir.path()).await.unwrap();
     }
 }

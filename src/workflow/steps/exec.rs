@@ -67,9 +67,9 @@ impl Exec<'_> {
     }
 
     /// Confines a program that evaluates policies to its sandbox, with paths that it only reads.
-    pub fn of_policies(&self, cmd: Cmd, program: &Path, read: [&Path; 2]) -> Cmd {
+    pub fn of_policies(&self, cmd: Cmd, program: &Path, read: &[&Path]) -> Cmd {
         let sandbox = self.sandbox.of_tool(self.place, program);
-        cmd.sandbox(sandbox.map(|sandbox| sandbox.reads(read)))
+        cmd.sandbox(sandbox.map(|sandbox| sandbox.reads(read.iter().copied())))
     }
 
     /// Runs a program to its end and returns its output. `shown` is the line before the output on the page. With a

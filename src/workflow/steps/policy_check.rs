@@ -1,7 +1,7 @@
 //! Runs the stage `policy_check`: its steps, one after the other, until one fails (reference 13).
 //!
 //! - The step `policy_check` evaluates the sets for conftest and for the engine of this program. If other sets are evaluated
-//!   by steps, each `run` step reports about one of them. All other steps run as in any stage.
+//!   by steps, `run` steps report about them ([`custom`]). All other steps run as in any stage.
 //! - *Conftest runs outside of the checkout.* In its working directory it reads a configuration, `conftest.toml`, which would
 //!   let a pull request choose other policies.
 //! - *Policies and facts are in a directory that runs only read*, because programs of the pull request ran before. With a
@@ -26,16 +26,17 @@ use super::Steps;
 use super::builtin::failed;
 use super::error::{StepError, StepFailure, StepName};
 use super::filters::filtered;
-use crate::config::workflow::{Builtin, OutputFilter, RunStep, Step};
+use crate::config::workflow::{Builtin, OutputFilter, RunStep, Step, Workflow, WorkflowOrigin};
 use crate::errors::describe_error;
 use crate::model::RunUser;
 use crate::process::Cmd;
 use crate::render::plan_output::clean;
 use crate::workflow::policies::conftest::{self, ConftestRun, MAX_REPORT, REDACTED};
-use crate::workflow::policies::custom::{self, StepReport};
+use crate::workflow::policies::custom::{self, StepReport, StepRole, StepRoles};
 use crate::workflow::policies::engine::{self, EngineRequest};
 use crate::workflow::policies::files::{self, PolicyFiles};
 use crate::workflow::policies::{PolicyEvaluation, PolicyWork, ReadFiles};
+use crate::workflow::tools::{DEFAULT_VERSION, default_version, help_without_conftest};
 use crate::workflow::{FoundConftest, scratch};
 
 /// Maximum number of bytes of a plan as JSON that this program evaluates itself.
@@ -43,9 +44,6 @@ const MAX_INPUT: u64 = 64 << 20;
 
 /// Maximum number of lines of a report on the page of the run.
 const MAX_LINES: usize = 2_000;
-
-/// Variable with the version of conftest for sets without one (reference 13.2).
-const DEFAULT_VERSION: &str = "DEFAULT_CONFTEST_VERSION";
 
 /// Exit codes of a shell that could not run a command.
 const NOT_RUN: [i32; 2] = [126, 127];
@@ -57,12 +55,14 @@ struct PolicyCheck<'w> {
     dir: TempDir,
     /// Directory of the server that contains it.
     top: PathBuf,
-    /// Formats of the outputs of steps, one for each set that steps evaluate.
-    formats: Vec<ReportFormat>,
-    /// Outputs of these steps so far.
-    reports: Vec<StepReport>,
+    /// Purposes of the steps.
+    roles: StepRoles,
+    /// Outputs of steps that evaluate sets.
+    reports: HashMap<SetName, StepReport>,
     /// Verdicts of the other sets.
     verdicts: HashMap<SetName, Verdict>,
+    /// True if the administrator has written the arguments of the steps.
+    trusts_arguments: bool,
     /// Conftest, once it was looked for.
     conftest: Option<Result<FoundConftest, String>>,
 }
@@ -71,6 +71,8 @@ struct PolicyCheck<'w> {
 struct ConftestArgs {
     args: Vec<OsString>,
     fails_on_warnings: bool,
+    /// Paths that conftest may read.
+    paths: Vec<PathBuf>,
 }
 
 impl Steps<'_> {
@@ -82,14 +84,15 @@ impl Steps<'_> {
     pub(in crate::workflow) async fn check_policies(
         &mut self,
         work: &PolicyWork,
-        stage: &[Step],
+        workflow: &Workflow,
         parent: &Path,
     ) -> Result<Vec<Verdict>, StepError> {
         if work.sets.is_empty() {
             return Ok(Vec::new());
         }
-        let (verdicts, failure) = match PolicyCheck::new(work, parent) {
+        let (verdicts, failure) = match PolicyCheck::new(work, workflow, parent) {
             Ok(mut check) => {
+                let stage = &workflow.policy_check.steps;
                 let ended = self.policy_steps(&mut check, stage).await;
                 let failure = ended.err();
                 (check.finish(failure.as_ref()), failure)
@@ -125,14 +128,26 @@ impl Steps<'_> {
                     step: Builtin::PolicyCheck,
                     extra_args,
                 } => self.evaluate_sets(check, extra_args, name).await?,
-                Step::Run(step) if !check.formats.is_empty() => {
-                    let format = check.formats.get(check.reports.len());
-                    // A report beyond the last set is an error that says so.
-                    let format = format.copied().unwrap_or(ReportFormat::Text);
-                    let report = self.policy_report(format, step, name).await?;
-                    check.reports.push(report);
-                }
-                Step::Builtin { .. } | Step::Run(_) | Step::Env(_) | Step::Multienv(_) => {
+                Step::Run(run) => match check.roles.of(at).clone() {
+                    StepRole::Plain => {
+                        self.step(step, name).await?;
+                    }
+                    StepRole::Report(set, format) => {
+                        let report = self.policy_report(format, run, name).await?;
+                        check.reports.insert(set, report);
+                    }
+                    StepRole::Skipped(set) => {
+                        let line = format!(
+                            "The step {name} is skipped, because steps do not check the policy set `{set}` in this project."
+                        );
+                        self.exec.output.say(&line).await;
+                    }
+                    // Its output is for the page only. The sets say that there is no set for it.
+                    StepRole::Excess => {
+                        self.policy_report(ReportFormat::Text, run, name).await?;
+                    }
+                },
+                Step::Builtin { .. } | Step::Env(_) | Step::Multienv(_) => {
                     self.step(step, name).await?;
                 }
             }
@@ -151,6 +166,11 @@ impl Steps<'_> {
         let args = ConftestArgs {
             fails_on_warnings: conftest::fails_on_warnings(&words),
             args: self.expanded(&words),
+            paths: if check.trusts_arguments {
+                conftest::named_paths(&words)
+            } else {
+                Vec::new()
+            },
         };
         let work = check.work;
         for (number, set) in work.sets.iter().enumerate() {
@@ -185,7 +205,7 @@ impl Steps<'_> {
         let work = check.work;
         let read = work.policies_of(set)?;
         let facts = work.facts.as_ref().map_err(Clone::clone)?;
-        self.show_file()?;
+        check_plan(&self.files.show)?;
         let found = self.conftest_program(check).await?;
         let user = self.exec.sandbox.user();
         let policies = check.write(number, read, facts, user);
@@ -206,7 +226,9 @@ impl Steps<'_> {
             .operands([&self.files.show])
             .dir(dir)
             .envs(self.of_builtin());
-        let cmd = self.exec.of_policies(cmd, &found.program, [&policies, dir]);
+        let mut read_only = vec![&*policies, dir];
+        read_only.extend(args.paths.iter().map(PathBuf::as_path));
+        let cmd = self.exec.of_policies(cmd, &found.program, &read_only);
         let shown = format!("conftest test -p {} --no-color {REDACTED}", read.origin);
         let name = StepName::new("conftest test", None);
         let ended = self
@@ -247,12 +269,9 @@ impl Steps<'_> {
         let wanted = self.conftest_version(check.work)?;
         let found = tokio::select! {
             found = self.tools.conftest(wanted.as_ref()) => found.map_err(|error| {
-                let program = wanted.as_ref().map_or_else(|| "conftest".to_owned(), |version| format!("conftest{version}"));
-                format!(
-                    "{}. Ask an administrator to install `{program}` in `--tf-bin-dir` or on the PATH of the server, then \
-                     plan again",
-                    describe_error(&error)
-                )
+                let downloads = self.tools.downloads().is_some();
+                let help = help_without_conftest(wanted.as_ref(), downloads);
+                format!("{}. {help}", describe_error(&error))
             }),
             () = self.exec.stop.cancelled() => Err("the run was stopped".to_owned()),
         };
@@ -264,18 +283,11 @@ impl Steps<'_> {
         if let Some(version) = &work.conftest_version {
             return Ok(Some(version.clone()));
         }
-        let Some(text) = self.environment.get(DEFAULT_VERSION) else {
-            return Ok(None);
-        };
-        let text = text.to_string_lossy();
-        Version::parse(text.trim().trim_start_matches('v'))
-            .map(Some)
-            .map_err(|error| {
-                format!(
-                    "the variable `{DEFAULT_VERSION}` of the server is not a version: {error}. An administrator must \
-                     correct it"
-                )
-            })
+        default_version(self.environment).map_err(|error| {
+            format!(
+                "the variable `{DEFAULT_VERSION}` of the server is not a version: {error}. An administrator must correct it"
+            )
+        })
     }
 
     /// Evaluates a set with the engine of this program. The error says why it cannot be evaluated.
@@ -284,24 +296,7 @@ impl Steps<'_> {
         work: &PolicyWork,
         set: &PolicySet,
     ) -> Result<PolicyEvaluation, String> {
-        let files = rego_files(work.policies_of(set)?)?;
-        let facts = work.facts.as_ref().map_err(Clone::clone)?;
-        self.show_file()?;
-        let input = scratch::read(self.files.show.clone(), MAX_INPUT).await;
-        let input = input.map_err(|error| {
-            format!(
-                "the plan as JSON cannot be read: {error}. Split the project, or let conftest evaluate the set \
-                 (`engine: conftest`)"
-            )
-        })?;
-        let input = String::from_utf8(input.unwrap_or_default())
-            .map_err(|_| "the plan as JSON is not text. Plan again".to_owned())?;
-        let request = EngineRequest {
-            files,
-            data: vec![facts.to_data()],
-            input,
-            namespaces: set.namespaces.clone(),
-        };
+        let request = engine_request(work, set, &self.files.show).await?;
         let found = engine::evaluate(&self.exec, &request).await?;
         Ok(PolicyEvaluation {
             output: conftest::text_of(&found),
@@ -354,18 +349,6 @@ impl Steps<'_> {
         })
     }
 
-    /// Checks that there is a plan as JSON.
-    fn show_file(&self) -> Result<(), String> {
-        if self.files.show.is_file() {
-            return Ok(());
-        }
-        Err(
-            "there is no plan as JSON, because no step before `policy_check` wrote `$SHOWFILE`. An administrator must add \
-             the step `show` to the stage `policy_check` of the workflow"
-                .to_owned(),
-        )
-    }
-
     /// Reads and removes the standard output of a program; empty if there is none.
     async fn captured(&self) -> io::Result<String> {
         let file = &self.files.captured;
@@ -403,7 +386,7 @@ impl Steps<'_> {
 const FACTS: &str = "facts.json";
 
 impl<'w> PolicyCheck<'w> {
-    fn new(work: &'w PolicyWork, parent: &Path) -> io::Result<Self> {
+    fn new(work: &'w PolicyWork, workflow: &Workflow, parent: &Path) -> io::Result<Self> {
         fs::create_dir_all(parent)?;
         let dir = tempfile::Builder::new()
             .prefix("policies-")
@@ -412,9 +395,17 @@ impl<'w> PolicyCheck<'w> {
             work,
             dir,
             top: parent.parent().unwrap_or(parent).to_owned(),
-            formats: custom::formats_of_steps(work),
-            reports: Vec::new(),
+            roles: StepRoles::new(
+                &work.step_sets,
+                &custom::formats(&work.sets),
+                &workflow.policy_check.steps,
+            ),
+            reports: HashMap::new(),
             verdicts: HashMap::new(),
+            trusts_arguments: match workflow.origin {
+                WorkflowOrigin::Server => true,
+                WorkflowOrigin::Repository => false,
+            },
             conftest: None,
         })
     }
@@ -445,14 +436,13 @@ impl<'w> PolicyCheck<'w> {
 
     /// Returns a verdict for each set, in their order.
     fn finish(mut self, failure: Option<&StepError>) -> Vec<Verdict> {
-        let (mut of_steps, count) = (0, self.formats.len());
         let mut verdicts = Vec::new();
         for set in &self.work.sets {
             let evaluated = match (failure, set.0.engine) {
                 (Some(error), _) => of_failure(error),
                 (None, PolicyEngine::Steps(format)) => {
-                    of_steps += 1;
-                    custom::evaluated(of_steps - 1, count, format, &self.reports)
+                    let report = self.reports.get(&set.0.name);
+                    self.roles.evaluated(&set.0.name, format, report)
                 }
                 (None, PolicyEngine::Conftest | PolicyEngine::Embedded) => {
                     if let Some(verdict) = self.verdicts.remove(&set.0.name) {
@@ -497,15 +487,52 @@ fn namespaces(set: &PolicySet) -> Vec<String> {
         .collect()
 }
 
+/// Checks that a step has written the plan as JSON.
+fn check_plan(show: &Path) -> Result<(), String> {
+    if show.is_file() {
+        return Ok(());
+    }
+    Err(
+        "there is no plan as JSON, because no step before `policy_check` wrote `$SHOWFILE`. An administrator must add the \
+         step `show` to the stage `policy_check` of the workflow"
+            .to_owned(),
+    )
+}
+
+/// Collects what the engine of this program needs for a set. The error says why the set cannot be evaluated.
+async fn engine_request(
+    work: &PolicyWork,
+    set: &PolicySet,
+    show: &Path,
+) -> Result<EngineRequest, String> {
+    let files = rego_files(work.policies_of(set)?)?;
+    let facts = work.facts.as_ref().map_err(Clone::clone)?;
+    check_plan(show)?;
+    let input = scratch::read(show.to_owned(), MAX_INPUT).await;
+    let input = input.map_err(|error| {
+        format!(
+            "the plan as JSON cannot be read: {error}. Split the project, or let conftest evaluate the set \
+             (`engine: conftest`)"
+        )
+    })?;
+    let input = String::from_utf8(input.unwrap_or_default())
+        .map_err(|_| "the plan as JSON is not text. Plan again".to_owned())?;
+    Ok(EngineRequest {
+        files,
+        data: vec![facts.to_data()],
+        input,
+        namespaces: set.namespaces.clone(),
+    })
+}
+
 /// Returns the files of policies in Rego.
 fn rego_files(read: &ReadFiles) -> Result<Vec<RegoFile>, String> {
     let PolicyFiles::Read(files) = &read.files else {
         return Err(format!("the policies in {} were not read", read.origin));
     };
-    let is_rego = |path: &str| Path::new(path).extension().is_some_and(|end| end == "rego");
     let rego: Result<Vec<RegoFile>, String> = files
         .iter()
-        .filter(|file| is_rego(&file.path))
+        .filter(|file| file.is_rego())
         .map(|file| {
             let text = std::str::from_utf8(&file.content)
                 .map_err(|_| format!("`{}` is not text. Correct the policies", file.path))?;
@@ -548,6 +575,97 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::workflow::policies::ReadyPolicies;
+    use crate::workflow::policies::files::PolicyFile;
+    use crate::workflow::policies::testing::{policy_set, work_of};
+
+    /// Returns the work for a set that the engine of this program evaluates, with files of these names.
+    fn embedded(names: &[&str]) -> PolicyWork {
+        let file = |name: &&str| PolicyFile {
+            path: (*name).to_owned(),
+            content: b"package main".to_vec(),
+        };
+        let read = ReadFiles {
+            files: PolicyFiles::Read(names.iter().map(file).collect()),
+            origin: "policies at `main`".to_owned(),
+            content: None,
+        };
+        let mut set = policy_set("a", PolicyEngine::Embedded);
+        set.namespaces = vec!["net".to_owned()];
+        let waivers = Ok(Vec::new());
+        let read = Ok(read);
+        work_of(set, ReadyPolicies { read, waivers })
+    }
+
+    #[tokio::test]
+    async fn the_engine_gets_the_rego_the_facts_and_the_plan() {
+        let dir = tempfile::tempdir().unwrap();
+        let show = dir.path().join("plan.json");
+        fs::write(&show, r#"{"resource_changes": []}"#).unwrap();
+        let work = embedded(&["a.rego", "aws/b.rego", "README.md", "data.json"]);
+        let request = engine_request(&work, &work.sets[0].0, &show).await.unwrap();
+        let paths: Vec<&str> = request.files.iter().map(|file| &*file.path).collect();
+        assert_eq!(paths, ["a.rego", "aws/b.rego"]);
+        assert_eq!(request.files[0].text, "package main");
+        assert_eq!(request.data, [work.facts.as_ref().unwrap().to_data()]);
+        assert_eq!(request.input, r#"{"resource_changes": []}"#);
+        assert_eq!(request.namespaces, ["net"]);
+    }
+
+    #[tokio::test]
+    async fn without_policies_facts_or_plan_nothing_is_evaluated() {
+        let dir = tempfile::tempdir().unwrap();
+        let (show, absent) = (dir.path().join("plan.json"), dir.path().join("absent"));
+        fs::write(&show, "{}").unwrap();
+        let damaged = dir.path().join("damaged");
+        fs::write(&damaged, [0xff]).unwrap();
+        let large = dir.path().join("large");
+        fs::File::create_new(&large)
+            .unwrap()
+            .set_len(MAX_INPUT + 1)
+            .unwrap();
+        let fine = || embedded(&["a.rego"]);
+        let mut binary = fine();
+        let file = PolicyFile {
+            path: "a.rego".to_owned(),
+            content: vec![0xff],
+        };
+        let read = ReadFiles {
+            files: PolicyFiles::Read(vec![file]),
+            origin: String::new(),
+            content: None,
+        };
+        let set = policy_set("a", PolicyEngine::Embedded);
+        let ready = |read| ReadyPolicies {
+            read,
+            waivers: Ok(Vec::new()),
+        };
+        binary.sources = work_of(set.clone(), ready(Ok(read))).sources;
+        let gone = work_of(set, ready(Err("the branch is gone".to_owned())));
+        let mut unread = fine();
+        unread.sources.clear();
+        let mut unknown = fine();
+        unknown.facts = Err("the approvals cannot be determined".to_owned());
+        for (work, show, problem) in [
+            (
+                embedded(&["README.md"]),
+                &show,
+                "no file with policies (`*.rego`)",
+            ),
+            (embedded(&[]), &show, "no file with policies (`*.rego`)"),
+            (binary, &show, "`a.rego` is not text"),
+            (gone, &show, "the branch is gone"),
+            (unread, &show, "its policies were not read"),
+            (unknown, &show, "the approvals cannot be determined"),
+            (fine(), &absent, "must add the step `show`"),
+            (fine(), &damaged, "the plan as JSON is not text"),
+            (fine(), &large, "Split the project"),
+        ] {
+            let request = engine_request(&work, &work.sets[0].0, show).await;
+            let error = request.err().unwrap();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
 
     #[test]
     fn the_file_of_results_is_never_written_through_a_link() {

@@ -6,14 +6,19 @@
 
 use std::path::{Path, PathBuf};
 
+use lockkeeper_policy::sets::{PolicyConfig, PolicyEngine, PolicySource};
 use semver::Version;
 
 use super::{Downloads, ToolError, ToolInUse, Tools};
+use crate::workflow::ChildEnvironment;
 
 /// Name of the program without a version.
 pub(super) const PROGRAM: &str = "conftest";
 /// Name of the program in messages.
 pub(super) const TITLE: &str = "conftest";
+
+/// Variable of the server with the version of conftest, if the policies name none (reference 13.2).
+pub(in crate::workflow) const DEFAULT_VERSION: &str = "DEFAULT_CONFTEST_VERSION";
 
 /// Conftest with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,77 @@ pub(super) fn file_name(version: &Version) -> String {
     format!("{PROGRAM}{version}")
 }
 
+/// Returns the version of conftest that the environment of the server names.
+///
+/// # Errors
+///
+/// The value is not a version.
+pub(in crate::workflow) fn default_version(
+    environment: &ChildEnvironment,
+) -> Result<Option<Version>, semver::Error> {
+    let Some(text) = environment.get(DEFAULT_VERSION) else {
+        return Ok(None);
+    };
+    let text = text.to_string_lossy();
+    Version::parse(text.trim().trim_start_matches('v')).map(Some)
+}
+
+/// Returns the way out if conftest cannot be found, as the end of a message. `downloads` is true if versions are downloaded.
+pub(in crate::workflow) fn help_without_conftest(
+    wanted: Option<&Version>,
+    downloads: bool,
+) -> String {
+    let program = wanted.map_or_else(|| PROGRAM.to_owned(), file_name);
+    let install = format!(
+        "install `{program}` in `--tf-bin-dir` or on the PATH of the server, then plan again"
+    );
+    if wanted.is_none() && downloads {
+        return format!(
+            "Ask an administrator to set `conftest_version` below `policies`, so that Lockkeeper downloads it, or to {install}"
+        );
+    }
+    format!("Ask an administrator to {install}")
+}
+
 impl Tools {
+    /// Returns a warning for the start of the server if conftest evaluates policy sets, and is neither here nor can be
+    /// downloaded.
+    pub fn warn_without_conftest(
+        &self,
+        policies: &PolicyConfig,
+        environment: &ChildEnvironment,
+    ) -> Option<String> {
+        let sets: Vec<String> = policies
+            .sets
+            .iter()
+            .filter(|set| {
+                set.engine == PolicyEngine::Conftest
+                    && !matches!(set.source, PolicySource::Relative(_))
+            })
+            .map(|set| format!("`{}`", set.name))
+            .collect();
+        // A value that is no version is an error of each plan, and names the variable.
+        let by_default = default_version(environment).ok().flatten();
+        let wanted = policies.conftest_version.clone().or(by_default);
+        let is_here = self.programs.look(PROGRAM).is_some()
+            || wanted
+                .as_ref()
+                .is_some_and(|version| self.programs.look(&file_name(version)).is_some());
+        if sets.is_empty() || is_here || (wanted.is_some() && self.downloads.is_some()) {
+            return None;
+        }
+        let way_out = if wanted.is_none() && self.downloads.is_some() {
+            "Set `conftest_version` below `policies`, so that Lockkeeper downloads it, or install it"
+        } else {
+            "Install it"
+        };
+        Some(format!(
+            "conftest evaluates policy sets ({}), and there is no such program, so no plan that they concern can be applied. \
+             {way_out} in `--tf-bin-dir` or on the PATH of the server, or write `engine: embedded`",
+            sets.join(", ")
+        ))
+    }
+
     /// Finds conftest: in the requested version, downloaded if necessary; else the one without a version in its name.
     ///
     /// # Errors
@@ -145,7 +220,80 @@ fn version_in(line: &str) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::sync::Arc;
+
+    use lockkeeper_policy::sets::PolicySet;
+
     use super::*;
+    use crate::clock::SystemClock;
+    use crate::workflow::policies::testing::policy_set;
+    use crate::workflow::{DownloadSettings, Sources, TrustedKeys};
+
+    fn policies(sets: Vec<PolicySet>, version: Option<&str>) -> PolicyConfig {
+        PolicyConfig {
+            conftest_version: version.map(|version| version.parse().unwrap()),
+            sets,
+        }
+    }
+
+    #[test]
+    fn a_server_warns_if_conftest_is_neither_here_nor_can_be_downloaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = DownloadSettings::new(dir.path().join("bin"), Sources::new(None, None));
+        let downloads =
+            Downloads::new(settings, TrustedKeys::official(), Arc::new(SystemClock)).unwrap();
+        let none = ChildEnvironment::default();
+        let with = Tools::with_downloads(&[dir.path()], none.clone(), downloads);
+        let without = Tools::new(&[dir.path()], none.clone());
+        let named: ChildEnvironment =
+            [(OsString::from(DEFAULT_VERSION), OsString::from("v0.62.0"))]
+                .into_iter()
+                .collect();
+        let conftest = || policy_set("a", PolicyEngine::Conftest);
+        let unversioned = policies(vec![conftest()], None);
+        let versioned = policies(vec![conftest()], Some("0.62.0"));
+        let relative = PolicySet {
+            source: PolicySource::Relative("p".to_owned()),
+            ..conftest()
+        };
+        let others = policies(
+            vec![policy_set("b", PolicyEngine::Embedded), relative],
+            None,
+        );
+        assert_eq!(with.warn_without_conftest(&versioned, &none), None);
+        assert_eq!(with.warn_without_conftest(&unversioned, &named), None);
+        assert_eq!(without.warn_without_conftest(&others, &none), None);
+        let told = [
+            with.warn_without_conftest(&unversioned, &none),
+            without.warn_without_conftest(&versioned, &none),
+        ];
+        insta::assert_snapshot!(told.map(Option::unwrap).join("\n"), @"
+        conftest evaluates policy sets (`a`), and there is no such program, so no plan that they concern can be applied. Set `conftest_version` below `policies`, so that Lockkeeper downloads it, or install it in `--tf-bin-dir` or on the PATH of the server, or write `engine: embedded`
+        conftest evaluates policy sets (`a`), and there is no such program, so no plan that they concern can be applied. Install it in `--tf-bin-dir` or on the PATH of the server, or write `engine: embedded`
+        ");
+        std::fs::write(dir.path().join("conftest0.62.0"), "").unwrap();
+        assert_eq!(without.warn_without_conftest(&versioned, &none), None);
+        assert_eq!(without.warn_without_conftest(&unversioned, &named), None);
+        assert!(without.warn_without_conftest(&unversioned, &none).is_some());
+        std::fs::write(dir.path().join("conftest"), "").unwrap();
+        assert_eq!(without.warn_without_conftest(&unversioned, &none), None);
+    }
+
+    #[test]
+    fn the_version_is_the_easy_way_only_with_downloads() {
+        let version = Version::new(0, 62, 0);
+        let told = [
+            help_without_conftest(None, true),
+            help_without_conftest(None, false),
+            help_without_conftest(Some(&version), true),
+        ];
+        insta::assert_snapshot!(told.join("\n"), @"
+        Ask an administrator to set `conftest_version` below `policies`, so that Lockkeeper downloads it, or to install `conftest` in `--tf-bin-dir` or on the PATH of the server, then plan again
+        Ask an administrator to install `conftest` in `--tf-bin-dir` or on the PATH of the server, then plan again
+        Ask an administrator to install `conftest0.62.0` in `--tf-bin-dir` or on the PATH of the server, then plan again
+        ");
+    }
 
     #[test]
     fn a_version_is_read_from_the_line_that_says_it() {

@@ -27,6 +27,7 @@ use tracing::warn;
 
 pub use choice::{ChosenBy, VersionChoice, VersionSources};
 pub use conftest::FoundConftest;
+pub(super) use conftest::{DEFAULT_VERSION, default_version, help_without_conftest};
 pub use download::{DownloadSettings, Downloads, Platform};
 pub use error::{DownloadError, ToolError};
 pub use find::FoundTool;

@@ -70,7 +70,7 @@ const REPO: &[SurroundingText] = &[
     ),
     (
         "`run`",
-        "{version: 3, workflows: {w: {plan: {steps: [run: {%}]}}}}",
+        "{version: 3, workflows: {w: {policy_check: {steps: [run: {%}]}}}}",
         &[("command", "x"), SHELL],
     ),
     (
@@ -171,7 +171,7 @@ const SERVER: &[SurroundingText] = &[
     ),
     (
         "`run`",
-        "{workflows: {w: {plan: {steps: [run: {%}]}}}}",
+        "{workflows: {w: {policy_check: {steps: [run: {%}]}}}}",
         &[("command", "x"), SHELL],
     ),
     (
@@ -242,6 +242,7 @@ const BAD: &[(&str, &str)] = &[
     ("`repo_locks`.ttl", "72"),
     ("a stage.steps", "[pln]"),
     ("`run`.output", "hiden"),
+    ("`run`.policy_set", "' '"),
     ("`env`.name", "A-B"),
     ("an item of `output`.filter_regex", "'('"),
     ("a hook.run", "''"),

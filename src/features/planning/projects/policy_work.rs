@@ -40,6 +40,7 @@ impl Work {
             return None;
         }
         Some(PolicyWork {
+            step_sets: rules.step_sets(project),
             conftest_version: rules.conftest_version(project),
             facts: self.policy_facts(cx, project).await,
             sources: self.policy_sources(cx, &sets).await,

@@ -34,7 +34,7 @@ use super::lock_block;
 pub use super::lock_block::LockTiming;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
 pub use super::permissions::RepoPermissions;
-use super::workflow::{FileVersion, PolicyStage, Workflow, read_workflows};
+use super::workflow::{FileVersion, PolicyStage, Workflow, WorkflowOrigin, read_workflows};
 use super::yaml::{self, Field, FileReader, Located, YamlNode, YamlValue};
 pub use super::yaml::{FilePosition, YamlErrors, YamlNote, YamlProblem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
@@ -298,7 +298,13 @@ fn read_own_workflows(
         (true, true) => PolicyStage::Runs,
         (true, false) => PolicyStage::Refused,
     };
-    let workflows = read_workflows(reader, &file.workflows, version, stage);
+    let workflows = read_workflows(
+        reader,
+        &file.workflows,
+        version,
+        stage,
+        WorkflowOrigin::Repository,
+    );
     if let Some(place) = file.workflows.place().filter(|_| !workflows.is_empty())
         && !permissions.allows_custom_workflows()
     {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use lockkeeper_policy::sets::PolicyConfig;
 
 use super::access::TeamAuthz;
-use super::workflow::{FileVersion, PolicyStage, read_workflows};
+use super::workflow::{FileVersion, PolicyStage, WorkflowOrigin, read_workflows};
 use super::yaml::{self, Field, FileReader, Mapping, Syntax, YamlErrors, YamlNode, YamlNote};
 use crate::model::RepoId;
 
@@ -216,7 +216,16 @@ fn read_top(reader: &mut FileReader, node: &YamlNode) -> ServerRepos {
     } else {
         PolicyStage::Idle("the file has no policy sets")
     };
-    let workflows = read_workflows(reader, &file.workflows, FileVersion::Three, stage);
+    let workflows = read_workflows(
+        reader,
+        &file.workflows,
+        FileVersion::Three,
+        stage,
+        WorkflowOrigin::Server,
+    );
+    if has_policies && reader.problems.len() == known {
+        policies.check_steps(reader, &workflows);
+    }
     let environment_profiles = environment::read_profiles(reader, &file.environment_profiles);
     let defined = Defined {
         workflows: &workflows,

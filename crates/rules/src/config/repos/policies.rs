@@ -13,7 +13,9 @@ use lockkeeper_policy::sets::{
 };
 use semver::Version;
 
+use super::entry::Workflows;
 use crate::config::repo::parse_version;
+use crate::config::workflow::read_set_name;
 use crate::config::yaml::{
     Field, FilePosition, FileReader, FromYaml, KeyDoc, KeyShape, Located, Mapping, Shaped,
     ValueName, Vocabulary, YamlNode, mapping, shown, words,
@@ -26,8 +28,9 @@ pub struct ProjectPolicies {
     /// Sets that concern the project, in the order of the file. The labels of the pull request are not considered
     /// yet: [`PolicySet::concerns`] does that.
     pub sets: Vec<Arc<PolicySet>>,
-    /// True if steps of the workflow check at least one of the sets, or if the project is to be checked like that.
-    pub custom: bool,
+    /// Sets of the server that steps of the workflow check in this project, in the order of the file, also those that do not
+    /// concern it: the order says which step is for which set.
+    pub step_sets: Vec<SetName>,
     /// Version of conftest; `None` for that of the server.
     pub conftest_version: Option<Version>,
 }
@@ -79,14 +82,40 @@ impl DefinedPolicies {
             .map(of_way)
             .filter(|set| set.concerns_project(project))
             .collect();
-        let is_custom = custom
-            || sets
-                .iter()
-                .any(|set| matches!(set.engine, PolicyEngine::Steps(_)));
+        let step_sets = self.sets.iter().map(of_way).filter_map(|set| {
+            let is_for_steps = matches!(set.engine, PolicyEngine::Steps(_));
+            is_for_steps.then(|| set.name.clone())
+        });
         ProjectPolicies {
+            step_sets: step_sets.collect(),
             sets,
-            custom: is_custom,
             conftest_version: self.conftest_version.clone(),
+        }
+    }
+
+    /// Refuses steps that name a set which does not exist, or which no step checks.
+    pub(super) fn check_steps(&self, reader: &mut FileReader, workflows: &Workflows) {
+        for workflow in workflows.values() {
+            for name in workflow.policy_check.policy_sets() {
+                let set = self.sets.iter().find(|set| set.usual.name == *name);
+                let (problem, help) = match set.map(|set| set.custom.engine) {
+                    Some(PolicyEngine::Steps(_)) => continue,
+                    Some(PolicyEngine::Conftest | PolicyEngine::Embedded) => (
+                        "which steps do not check",
+                        "write `engine: steps` for the set, or remove `policy_set` from the step",
+                    ),
+                    None => (
+                        "which does not exist",
+                        "write the name of one of the `policy_sets`, or remove `policy_set` from the step",
+                    ),
+                };
+                let what = format!(
+                    "a step of the workflow `{}` names the policy set `{}`, {problem}",
+                    shown(&workflow.name),
+                    shown(name.as_str())
+                );
+                reader.problem_of_file(what, help);
+            }
         }
     }
 
@@ -422,7 +451,7 @@ fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) ->
     let set: PolicySetMapping = reader.mapping(node)?;
     let name = reader
         .required(&set, &set.name, NAME_HELP)
-        .and_then(|name| read_name(reader, &name));
+        .and_then(|name| read_set_name(reader, &name));
     let engine = set.engine.read(reader);
     let format = set.format.read(reader);
     check_format(reader, &set, engine);
@@ -430,7 +459,7 @@ fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) ->
         check_unused(reader, &set);
         Some(PolicySource::Steps)
     } else {
-        read_source(reader, &set)
+        read_source(reader, &set, engine)
     };
     let namespaces = read_namespaces(reader, &set, engine);
     let scope = set
@@ -488,17 +517,6 @@ fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) ->
     })
 }
 
-fn read_name(reader: &mut FileReader, name: &Located) -> Option<SetName> {
-    let refuse = |error| {
-        reader.problem(
-            name.place,
-            format!("{error}: `{}`", shown(&name.text)),
-            "use a word such as `network`",
-        );
-    };
-    SetName::parse(&name.text).map_err(refuse).ok()
-}
-
 /// Refuses `format` where no step prints anything.
 fn check_format(reader: &mut FileReader, set: &PolicySetMapping, engine: Option<EngineWord>) {
     let by_itself = match engine {
@@ -539,7 +557,11 @@ fn check_unused(reader: &mut FileReader, set: &PolicySetMapping) {
     set.source.read(reader);
 }
 
-fn read_source(reader: &mut FileReader, set: &PolicySetMapping) -> Option<PolicySource> {
+fn read_source(
+    reader: &mut FileReader,
+    set: &PolicySetMapping,
+    engine: Option<EngineWord>,
+) -> Option<PolicySource> {
     const PATH_HELP: &str = "write the directory of the policies: `path: /etc/lockkeeper/policies`";
     let written = set.source.read(reader);
     if written.is_none() && set.source.is_set() {
@@ -555,7 +577,7 @@ fn read_source(reader: &mut FileReader, set: &PolicySetMapping) -> Option<Policy
     check_source(reader, set, source);
     let path = reader.required(set, &set.path, PATH_HELP);
     match source {
-        SourceWord::Local => read_local(reader, &path?).map(PolicySource::Local),
+        SourceWord::Local => read_local(reader, &path?, engine),
         SourceWord::Branch => {
             const HELP: &str = "name the branch that has the policies: `branch: main`";
             let branch = reader
@@ -605,14 +627,31 @@ fn check_source(reader: &mut FileReader, set: &PolicySetMapping, source: SourceW
     }
 }
 
-fn read_local(reader: &mut FileReader, path: &Located) -> Option<PathBuf> {
+/// Reads a path of the server. A relative one is only accepted without `engine`: projects with `custom_policy_check` have no
+/// use for it, and in others the set is not evaluated.
+fn read_local(
+    reader: &mut FileReader,
+    path: &Located,
+    engine: Option<EngineWord>,
+) -> Option<PolicySource> {
+    const FOR_STEPS: &str = "steps check the set where `custom_policy_check` is true; elsewhere, the set is not evaluated and \
+                             nothing can be applied. Write an absolute path of the server, or `branch: main` for a \
+                             directory on a branch of the repository";
     const HELP: &str = "write an absolute path of the server, `branch: main` for a directory on a branch of the \
                         repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the \
                         checkout of the pull request, which could change the policies";
     let text = path.text.trim();
     let local = PathBuf::from(text);
     if local.is_absolute() && !text.chars().any(char::is_control) {
-        return Some(local);
+        return Some(PolicySource::Local(local));
+    }
+    if engine.is_none() && !text.is_empty() && !text.chars().any(char::is_control) {
+        let what = format!(
+            "policies are never read from `{}`, because the path is relative",
+            shown(text)
+        );
+        reader.without_effect(path.place, what, FOR_STEPS);
+        return Some(PolicySource::Relative(text.to_owned()));
     }
     let what = format!("`{}` is not an absolute path", shown(text));
     reader.problem(path.place, what, HELP);

@@ -39,6 +39,9 @@ fn add_stage(text: &mut String, stage: &Stage) {
                 for filter in &step.output {
                     add_filter(text, filter);
                 }
+                if let Some(set) = &step.policy_set {
+                    add(text, &["policy_set", set.as_str()]);
+                }
             }
             Step::Env(step) => match &step.value {
                 EnvValue::Literal(value) => add(text, &["env", &step.name, value]),
@@ -88,7 +91,7 @@ mod tests {
 
     use regex::Regex;
 
-    use super::super::{Builtin, EnvStep, MultienvStep, RunStep};
+    use super::super::{Builtin, EnvStep, MultienvStep, RunStep, WorkflowOrigin};
     use super::*;
 
     fn of_plan(steps: Vec<Step>) -> Workflow {
@@ -105,6 +108,7 @@ mod tests {
             command: command.to_owned(),
             shell: Shell::default(),
             output,
+            policy_set: None,
         })
     }
 
@@ -149,6 +153,13 @@ mod tests {
                 command: "a".to_owned(),
                 shell: bash,
                 output: vec![],
+                policy_set: None,
+            })]),
+            of_plan(vec![Step::Run(RunStep {
+                command: "a".to_owned(),
+                shell: Shell::default(),
+                output: vec![],
+                policy_set: Some("a".parse().unwrap()),
             })]),
             of_plan(vec![env("A", literal("b"))]),
             of_plan(vec![env("Ab", literal(""))]),
@@ -186,6 +197,7 @@ mod tests {
         let builtin = Workflow::builtin();
         let other = Workflow {
             name: "other".to_owned(),
+            origin: WorkflowOrigin::Repository,
             import: Stage::default(),
             state_rm: Stage::default(),
             ..Workflow::clone(&builtin)

@@ -143,6 +143,11 @@ mapping! {
             meaning: "Filters for the output that comments show, applied in order.",
             example: "[strip_refreshing, {filter_regex: 'password=\\S+'}]",
         },
+        policy_set: Located = KeyDoc {
+            default: "by the order of the steps",
+            meaning: "Policy set that the output is about, in the stage `policy_check`. Not a key of Atlantis.",
+            example: "trivy",
+        },
         shell: Located = SHELL,
         shell_args as "shellArgs": OneOrMany<Located> = SHELL_ARGS,
     }

@@ -11,19 +11,22 @@ mod step;
 
 use std::sync::{Arc, LazyLock};
 
+use lockkeeper_policy::sets::SetName;
 use regex::Regex;
 
 use crate::model::text_enum;
 
 pub(super) use keys::{SHELL, SHELL_ARGS, WorkflowMapping};
 pub(super) use reader::{FileVersion, PolicyStage, read_workflows};
-pub(super) use step::{read_command, read_shell};
+pub(super) use step::{read_command, read_set_name, read_shell};
 
 /// The steps of every stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workflow {
     /// Name that projects use for the workflow.
     pub name: String,
+    /// File that defines the workflow.
+    pub origin: WorkflowOrigin,
     /// Stage that makes a plan.
     pub plan: Stage,
     /// Stage that applies a plan.
@@ -34,6 +37,15 @@ pub struct Workflow {
     pub import: Stage,
     /// Stage that removes a resource from the state.
     pub state_rm: Stage,
+}
+
+/// File that defines a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkflowOrigin {
+    /// The file of the server, or this program.
+    Server,
+    /// The file of a repository, which a pull request can change.
+    Repository,
 }
 
 /// The steps of one stage, in order. A stage without steps does nothing and succeeds.
@@ -108,6 +120,8 @@ pub struct RunStep {
     /// Filters for the output before it becomes part of a comment, in order. The page of the run shows the full
     /// output.
     pub output: Vec<OutputFilter>,
+    /// Policy set that the output is about. Only steps of the stage `policy_check` have one.
+    pub policy_set: Option<SetName>,
 }
 
 /// An `env` step: one variable for the following steps.
@@ -227,6 +241,14 @@ impl Workflow {
 }
 
 impl Step {
+    /// Returns the policy set that the step names.
+    pub fn policy_set(&self) -> Option<&SetName> {
+        match self {
+            Self::Run(step) => step.policy_set.as_ref(),
+            Self::Builtin { .. } | Self::Env(_) | Self::Multienv(_) => None,
+        }
+    }
+
     fn texts(&self) -> Vec<&str> {
         match self {
             Self::Builtin { extra_args, .. } => extra_args.iter().map(String::as_str).collect(),
@@ -255,6 +277,11 @@ impl Stage {
         }
     }
 
+    /// Returns the policy sets that steps name.
+    pub fn policy_sets(&self) -> impl Iterator<Item = &SetName> {
+        self.steps.iter().filter_map(Step::policy_set)
+    }
+
     /// Returns true if parts of the stage's output must appear on pages only, never in a comment.
     pub fn keeps_output_private(&self) -> bool {
         let is_private =
@@ -268,6 +295,7 @@ impl Stage {
 static BUILTIN: LazyLock<Arc<Workflow>> = LazyLock::new(|| {
     Arc::new(Workflow {
         name: Workflow::DEFAULT.to_owned(),
+        origin: WorkflowOrigin::Server,
         plan: Stage::of(&[Builtin::Init, Builtin::Plan]),
         apply: Stage::of(&[Builtin::Apply]),
         policy_check: Stage::of(&[Builtin::Show, Builtin::PolicyCheck]),

@@ -1,10 +1,10 @@
 //! Reads `workflows` of the server's file and of a repository's file (reference 5.4, 6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::keys::{StageMapping, WorkflowMapping};
-use super::{Stage, Step, Workflow, step};
+use super::{Builtin, Stage, Step, Workflow, WorkflowOrigin, step};
 use crate::config::yaml::{
     Field, FilePosition, FileReader, FromYaml, KeyShape, Located, Mapping, Shaped, ValueName,
     YamlNode, YamlValue, shown,
@@ -65,10 +65,11 @@ pub(in crate::config) fn read_workflows(
     workflows: &Field<BTreeMap<String, WorkflowMapping>>,
     version: FileVersion,
     stage: PolicyStage,
+    origin: WorkflowOrigin,
 ) -> BTreeMap<String, Arc<Workflow>> {
     let entries = workflows.entries(reader);
     let read = |(name, node): &(Located, YamlNode)| {
-        let workflow = read_workflow(reader, name, node, version, stage)?;
+        let workflow = read_workflow(reader, (name, node), version, stage, origin)?;
         Some((workflow.name.clone(), Arc::new(workflow)))
     };
     entries.iter().filter_map(read).collect()
@@ -76,10 +77,10 @@ pub(in crate::config) fn read_workflows(
 
 fn read_workflow(
     reader: &mut FileReader,
-    name: &Located,
-    node: &YamlNode,
+    (name, node): (&Located, &YamlNode),
     version: FileVersion,
     policy_stage: PolicyStage,
+    origin: WorkflowOrigin,
 ) -> Option<Workflow> {
     let text = name.text.as_str();
     if text.trim().is_empty()
@@ -96,7 +97,11 @@ fn read_workflow(
     let builtin = Workflow::clone(&Workflow::builtin());
     let name = text.to_owned();
     if node.value == YamlValue::Null {
-        return Some(Workflow { name, ..builtin });
+        return Some(Workflow {
+            name,
+            origin,
+            ..builtin
+        });
     }
     let stages: WorkflowMapping = reader.mapping(node)?;
     if let Some(place) = stages.policy_check.place() {
@@ -108,6 +113,7 @@ fn read_workflow(
     };
     Some(Workflow {
         name,
+        origin,
         plan: stage_or(builtin.plan, &stages.plan, version),
         apply: stage_or(builtin.apply, &stages.apply, version),
         policy_check: stage_or(
@@ -165,12 +171,27 @@ fn read_stage(
         return None;
     }
     let mut steps = Vec::new();
+    let mut named = BTreeSet::new();
     for node in nodes {
         let Some(step) = step::read(reader, node) else {
             continue;
         };
         if version == FileVersion::Two {
             check_quotes(reader, node, &step);
+        }
+        if let Some(set) = step.policy_set() {
+            if field.name() != Builtin::PolicyCheck.as_str() {
+                let what = format!(
+                    "`policy_set` has no meaning in the stage `{}`",
+                    field.name()
+                );
+                let help = "remove it, or move the step into the stage `policy_check`";
+                reader.problem(node.place, what, help);
+            } else if !named.insert(set.clone()) {
+                let what = format!("two steps name the policy set `{}`", shown(set.as_str()));
+                let help = "let one step check the set: join the commands with `&&`";
+                reader.problem(node.place, what, help);
+            }
         }
         steps.push(step);
     }

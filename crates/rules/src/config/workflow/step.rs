@@ -1,5 +1,7 @@
 //! Reads one step: a word, or a mapping with one key (reference 6.2).
 
+use lockkeeper_policy::sets::SetName;
+
 use super::keys::{BuiltinMapping, EnvMapping, MultienvMapping, RunMapping, StepMapping};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
 use crate::config::yaml::{
@@ -185,17 +187,33 @@ fn read_run(reader: &mut FileReader, field: &Field<TextOr<RunMapping>>) -> Optio
             command: check_source(reader, &command, &format!("`{}`", field.name()))?,
             shell: Shell::default(),
             output: Vec::new(),
+            policy_set: None,
         }),
         TextOr::Mapping(run) => {
             let shell = read_shell(reader, &run.shell, &run.shell_args);
             let output = output::read(reader, &run.output);
+            let policy_set = run.policy_set.read(reader);
+            let policy_set = policy_set.and_then(|name| read_set_name(reader, &name));
             Some(RunStep {
                 command: read_command(reader, &run, &run.command)?,
                 shell,
                 output,
+                policy_set,
             })
         }
     }
+}
+
+/// Reads the name of a policy set.
+pub(in crate::config) fn read_set_name(reader: &mut FileReader, name: &Located) -> Option<SetName> {
+    let refuse = |error| {
+        reader.problem(
+            name.place,
+            format!("{error}: `{}`", shown(&name.text)),
+            "use a word such as `network`",
+        );
+    };
+    SetName::parse(&name.text).map_err(refuse).ok()
 }
 
 fn read_multienv(

@@ -22,9 +22,15 @@ fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, YamlErr
     let node = read(text)
         .expect("the text is YAML")
         .expect("the text is not empty");
-    let workflows = reader
-        .mapping::<WorkflowFileMapping>(&node)
-        .map(|file| read_workflows(&mut reader, &file.workflows, version, PolicyStage::Runs));
+    let workflows = reader.mapping::<WorkflowFileMapping>(&node).map(|file| {
+        read_workflows(
+            &mut reader,
+            &file.workflows,
+            version,
+            PolicyStage::Runs,
+            WorkflowOrigin::Server,
+        )
+    });
     let workflows = workflows.unwrap_or_default().into_values().collect();
     if reader.problems.is_empty() {
         Ok(workflows)
@@ -90,16 +96,16 @@ fn every_form_of_a_step_is_read() {
     init: {extra_args: [-upgrade=false, 7]} => Builtin { step: Init, extra_args: ["-upgrade=false", "7"] }
     plan:  => Builtin { step: Plan, extra_args: [] }
     plan: {} => Builtin { step: Plan, extra_args: [] }
-    run: make plan => Run(RunStep { command: "make plan", shell: Shell { program: "sh", args: ["-c"] }, output: [] })
-    run: 7 => Run(RunStep { command: "7", shell: Shell { program: "sh", args: ["-c"] }, output: [] })
-    run: {command: make} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [] })
-    run: {command: make, shell: bash} => Run(RunStep { command: "make", shell: Shell { program: "bash", args: ["-c"] }, output: [] })
-    run: {command: make, shell: bash, shellArgs: '-e  -c'} => Run(RunStep { command: "make", shell: Shell { program: "bash", args: ["-e", "-c"] }, output: [] })
-    run: {command: make, shell: bash, shellArgs: [-e, -c a]} => Run(RunStep { command: "make", shell: Shell { program: "bash", args: ["-e", "-c a"] }, output: [] })
-    run: {command: make, output: show} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [] })
-    run: {command: make, output: hide} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [Hide] })
-    run: {command: make, output: strip_refreshing} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [StripRefreshing] })
-    run: {command: make, output: [strip_refreshing, {filter_regex: '(a)b'}, {filter_regex: [c, d]}, hide]} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [StripRefreshing, Redact(Regex("(a)b")), Redact(Regex("c")), Redact(Regex("d")), Hide] })
+    run: make plan => Run(RunStep { command: "make plan", shell: Shell { program: "sh", args: ["-c"] }, output: [], policy_set: None })
+    run: 7 => Run(RunStep { command: "7", shell: Shell { program: "sh", args: ["-c"] }, output: [], policy_set: None })
+    run: {command: make} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [], policy_set: None })
+    run: {command: make, shell: bash} => Run(RunStep { command: "make", shell: Shell { program: "bash", args: ["-c"] }, output: [], policy_set: None })
+    run: {command: make, shell: bash, shellArgs: '-e  -c'} => Run(RunStep { command: "make", shell: Shell { program: "bash", args: ["-e", "-c"] }, output: [], policy_set: None })
+    run: {command: make, shell: bash, shellArgs: [-e, -c a]} => Run(RunStep { command: "make", shell: Shell { program: "bash", args: ["-e", "-c a"] }, output: [], policy_set: None })
+    run: {command: make, output: show} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [], policy_set: None })
+    run: {command: make, output: hide} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [Hide], policy_set: None })
+    run: {command: make, output: strip_refreshing} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [StripRefreshing], policy_set: None })
+    run: {command: make, output: [strip_refreshing, {filter_regex: '(a)b'}, {filter_regex: [c, d]}, hide]} => Run(RunStep { command: "make", shell: Shell { program: "sh", args: ["-c"] }, output: [StripRefreshing, Redact(Regex("(a)b")), Redact(Regex("c")), Redact(Regex("d")), Hide], policy_set: None })
     env: {name: A, value: b} => Env(EnvStep { name: "A", value: Literal("b") })
     env: {name: A, value: ''} => Env(EnvStep { name: "A", value: Literal("") })
     env: {name: A, value: 1.10} => Env(EnvStep { name: "A", value: Literal("1.10") })
@@ -364,5 +370,37 @@ fn expressions_have_limits() {
     insta::assert_snapshot!(told.join("\n"), @r"
     the file has more than 200 different regular expressions => join some of them with `|`
     `(\w{100}){100}` is not a regular expression: Compiled regex exceeds size limit of 262144 bytes. => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
+    ");
+}
+
+#[test]
+fn a_step_names_the_policy_set_that_it_checks() {
+    let text = "workflows: {w: {policy_check: {steps: [show, {run: {command: a, policy_set: x y}}, {run: b}]}}}";
+    let workflows = parse(text, FileVersion::Three).unwrap();
+    let sets: Vec<Option<&str>> = workflows[0]
+        .policy_check
+        .steps
+        .iter()
+        .map(|step| step.policy_set().map(SetName::as_str))
+        .collect();
+    assert_eq!(sets, [None, Some("x y"), None]);
+    let mut told = String::new();
+    for stage in [
+        "plan: {steps: [run: {command: a, policy_set: x}]}",
+        "apply: {steps: [run: {command: a, policy_set: x}]}",
+        "policy_check: {steps: [{run: {command: a, policy_set: x}}, {run: {command: b, policy_set: x}}]}",
+    ] {
+        let text = format!("workflows: {{w: {{{stage}}}}}");
+        for problem in parse(&text, FileVersion::Three)
+            .expect_err(stage)
+            .problems()
+        {
+            writeln!(told, "{} => {}", problem.what, problem.help).unwrap();
+        }
+    }
+    insta::assert_snapshot!(told, @"
+    `policy_set` has no meaning in the stage `plan` => remove it, or move the step into the stage `policy_check`
+    `policy_set` has no meaning in the stage `apply` => remove it, or move the step into the stage `policy_check`
+    two steps name the policy set `x` => let one step check the set: join the commands with `&&`
     ");
 }

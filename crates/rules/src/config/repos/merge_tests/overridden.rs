@@ -251,7 +251,7 @@ fn held(rules: &RepoRules, config: Option<&RepoConfig>, key: &str) -> String {
         "silence_pr_comments" => joined(project.silenced.value.iter().map(|run| run.as_str())),
         "policy_check" => project.policies.is_some().to_string(),
         "custom_policy_check" => project.policies.map_or("unchecked".to_owned(), |policies| {
-            policies.value.custom.to_string()
+            (!policies.value.step_sets.is_empty()).to_string()
         }),
         other => panic!("how `{other}` is read is not written here"),
     }

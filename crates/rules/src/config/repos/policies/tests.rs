@@ -115,8 +115,8 @@ fn what_is_no_policy_set_is_told_with_a_way_out() {
         "path: /p",
         "name: ' a', path: /p",
         "name: a",
-        "name: a, path: policies",
-        "name: a, path: $HOME/policies",
+        "name: a, path: policies, engine: conftest",
+        "name: a, path: $HOME/policies, engine: embedded",
         "name: a, path: /p, source: github",
         "name: a, path: /p, source: locl",
         "name: a, path: p, source: branch",
@@ -149,8 +149,8 @@ fn what_is_no_policy_set_is_told_with_a_way_out() {
     path: /p => a policy set has no `name` => name the set: `name: network`; comments and approvals use the name
     name: ' a', path: /p => the name of a policy set begins or ends with a space: ` a` => use a word such as `network`
     name: a => a policy set has no `path` => write the directory of the policies: `path: /etc/lockkeeper/policies`
-    name: a, path: policies => `policies` is not an absolute path => write an absolute path of the server, `branch: main` for a directory on a branch of the repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the checkout of the pull request, which could change the policies
-    name: a, path: $HOME/policies => `$HOME/policies` is not an absolute path => write an absolute path of the server, `branch: main` for a directory on a branch of the repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the checkout of the pull request, which could change the policies
+    name: a, path: policies, engine: conftest => `policies` is not an absolute path => write an absolute path of the server, `branch: main` for a directory on a branch of the repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the checkout of the pull request, which could change the policies
+    name: a, path: $HOME/policies, engine: embedded => `$HOME/policies` is not an absolute path => write an absolute path of the server, `branch: main` for a directory on a branch of the repository, or `engine: steps` if a step of the workflow checks; a relative path would be in the checkout of the pull request, which could change the policies
     name: a, path: /p, source: github => `github` is not a source of policies here => write `source: repository`, with `repository: github.com/OWNER/NAME` and a tag or a full commit as `ref`
     name: a, path: /p, source: locl => `locl` is not a value of `source` => did you mean `local`? The words are `local`, `branch`, `repository`
     name: a, path: p, source: branch => a policy set has no `branch` => name the branch that has the policies: `branch: main`
@@ -177,7 +177,7 @@ fn what_is_no_policy_set_is_told_with_a_way_out() {
 
 #[test]
 fn mistakes_in_sets_are_shown_where_they_are() {
-    let text = "policies:\n  policy_sets:\n    - name: net\n      path: policies\n    - name: net\n      path: /p\n";
+    let text = "policies:\n  policy_sets:\n    - name: net\n      path: policies\n      engine: conftest\n    - name: net\n      path: /p\n";
     insta::assert_snapshot!(parse(text).unwrap_err(), @"
     error: `policies` is not an absolute path
      --> /etc/repos.yaml:4:13
@@ -203,6 +203,78 @@ fn settings_that_would_let_violations_pass_have_no_effect() {
     `approve_count: -1` has no effect: violations always need an approval; to let them pass, remove the set or use rules that only warn
     `approve_count: 0` has no effect: violations always need an approval; to let them pass, remove the set or use rules that only warn
     `path` of a policy set with `engine: steps` has no effect: the step of the workflow decides where its policies are
+    ");
+}
+
+/// The example of Atlantis for custom policy checks, word for word.
+const CUSTOM: &str = "
+repos:
+  - id: /.*/
+    custom_policy_check: true
+policies:
+  policy_sets:
+    - name: example-set
+      path: example-cnspec-policies.mql.yaml
+      source: local
+";
+
+#[test]
+fn steps_can_check_a_set_with_a_relative_path() {
+    let repos = parse(CUSTOM).unwrap();
+    let notes: Vec<String> = repos.warnings();
+    insta::assert_snapshot!(notes.join("\n"), @"repos.yaml line 8: policies are never read from `example-cnspec-policies.mql.yaml`, because the path is relative: steps check the set where `custom_policy_check` is true; elsewhere, the set is not evaluated and nothing can be applied. Write an absolute path of the server, or `branch: main` for a directory on a branch of the repository");
+    let project = ProjectKey::of_dir(RepoPath::root());
+    let of = |text: &str| {
+        let repos = parse(text).unwrap().with_policy_checks().unwrap();
+        let rules = repos.rules(&"github.com/acme/infra".parse().unwrap());
+        rules.policies(None, &project).unwrap()
+    };
+    let custom = of(CUSTOM);
+    assert_eq!(custom.sets[0].source, PolicySource::Steps);
+    assert_eq!(custom.step_sets, [custom.sets[0].name.clone()]);
+    let usual = of(&CUSTOM.replace("custom_policy_check: true", "custom_policy_check: false"));
+    let relative = PolicySource::Relative("example-cnspec-policies.mql.yaml".to_owned());
+    assert_eq!(usual.sets[0].source, relative);
+    assert_eq!(usual.sets[0].engine, PolicyEngine::Conftest);
+    assert!(usual.step_sets.is_empty());
+}
+
+#[test]
+fn sets_of_steps_are_listed_for_projects_that_they_do_not_concern() {
+    let text = "policies: {policy_sets: [{name: a, engine: steps, when: {dirs: [a]}}, {name: b, path: /p}, \
+                {name: c, engine: steps, when: {dirs: [c]}}]}";
+    let repos = parse(text).unwrap().with_policy_checks().unwrap();
+    let rules = repos.rules(&"github.com/acme/infra".parse().unwrap());
+    let found = rules
+        .policies(None, &ProjectKey::of_dir(path("c")))
+        .unwrap();
+    let names =
+        |sets: &[SetName]| -> Vec<String> { sets.iter().map(ToString::to_string).collect() };
+    let concerned: Vec<SetName> = found.sets.iter().map(|set| set.name.clone()).collect();
+    assert_eq!(names(&concerned), ["b", "c"]);
+    assert_eq!(names(&found.step_sets), ["a", "c"]);
+}
+
+#[test]
+fn steps_name_only_sets_that_steps_check() {
+    let text = |name: &str| {
+        format!(
+            "policies: {{policy_sets: [{{name: a, path: /p}}, {{name: b, engine: steps}}, {{name: c, path: /p, engine: embedded}}]}}\n\
+             workflows: {{w: {{policy_check: {{steps: [run: {{command: x, policy_set: {name}}}]}}}}}}"
+        )
+    };
+    for name in ["a", "b"] {
+        parse(&text(name)).unwrap();
+    }
+    let mut told = String::new();
+    for name in ["c", "d"] {
+        for problem in parse(&text(name)).expect_err(name).problems() {
+            writeln!(told, "{} => {}", problem.what, problem.help).unwrap();
+        }
+    }
+    insta::assert_snapshot!(told, @"
+    a step of the workflow `w` names the policy set `c`, which steps do not check => write `engine: steps` for the set, or remove `policy_set` from the step
+    a step of the workflow `w` names the policy set `d`, which does not exist => write the name of one of the `policy_sets`, or remove `policy_set` from the step
     ");
 }
 

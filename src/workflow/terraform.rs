@@ -204,8 +204,9 @@ impl Terraform {
             Some(work) => {
                 let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
                 // Boxed, because the future is large, and most plans have no policies.
-                let checked =
-                    Box::pin(steps.check_policies(work, place.workflow, &self.scratch)).await;
+                let plan = file.as_deref();
+                let checked = steps.check_policies(work, place.workflow, plan, &self.scratch);
+                let checked = Box::pin(checked).await;
                 match checked {
                     Ok(verdicts) => verdicts,
                     Err(error) => return Err(StepError { output, ..error }.into()),

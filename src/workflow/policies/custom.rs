@@ -18,12 +18,16 @@ use crate::config::workflow::{OutputFilter, RunStep, Step};
 /// Output of a step that evaluates a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::workflow) struct StepReport {
-    /// Text to read: standard output, and for [`ReportFormat::Text`] everything that was printed.
+    /// Standard output, and for [`ReportFormat::Text`] everything that was printed.
+    pub raw: String,
+    /// The same text after the filters that redact. Findings come from it.
     pub text: String,
     /// Text for comments, without what filters hide.
     pub shown: String,
     /// True if the command ended with exit code 0.
     pub succeeded: bool,
+    /// True if the command printed more than was kept.
+    pub is_cut: bool,
 }
 
 /// Purpose of a step in the stage `policy_check`.
@@ -170,17 +174,37 @@ fn counted(count: usize, noun: &str) -> String {
 
 fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFinding>, String> {
     let StepReport {
-        text, succeeded, ..
+        raw,
+        text,
+        succeeded,
+        ..
     } = report;
-    let read = match format {
-        ReportFormat::Text => plain::read(text, *succeeded),
-        ReportFormat::Conftest => conftest::read(text),
-        ReportFormat::Sarif => sarif::read(text),
-        ReportFormat::Junit => junit::read(text),
+    if report.is_cut {
+        return Err(
+            "the step printed more than is kept, and a failure may be in the rest. Let the step print less, then plan again"
+                .to_owned(),
+        );
+    }
+    let read = |text: &str| {
+        let read = match format {
+            ReportFormat::Text => plain::read(text, *succeeded),
+            ReportFormat::Conftest => conftest::read(text),
+            ReportFormat::Sarif => sarif::read(text),
+            ReportFormat::Junit => junit::read(text),
+        };
+        read.map_err(|error| {
+            format!(
+                "the output of the step cannot be used: {error}. Correct the step, then plan again"
+            )
+        })
     };
-    let found = read.map_err(|error| {
-        format!("the output of the step cannot be used: {error}. Correct the step, then plan again")
-    })?;
+    let found = read(text)?;
+    if raw != text && violations(&read(raw)?) != violations(&found) {
+        return Err(
+            "the filters of the step (`output`) change the number of its violations. An administrator must correct them"
+                .to_owned(),
+        );
+    }
     if !succeeded && !found.iter().any(PolicyFinding::is_violation) {
         return Err(
             "the step failed, but its report has no violation. Look at the page of the run, and correct the step"
@@ -188,6 +212,13 @@ fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFindi
         );
     }
     Ok(found)
+}
+
+fn violations(findings: &[PolicyFinding]) -> usize {
+    findings
+        .iter()
+        .filter(|finding| finding.is_violation())
+        .count()
 }
 
 #[cfg(test)]
@@ -207,9 +238,11 @@ mod tests {
 
     fn report(text: &str, succeeded: bool) -> StepReport {
         StepReport {
+            raw: text.to_owned(),
             text: text.to_owned(),
             shown: text.to_owned(),
             succeeded,
+            is_cut: false,
         }
     }
 
@@ -340,11 +373,34 @@ mod tests {
             ("checkov: command not found", false, None),
         ] {
             let found = findings(ReportFormat::Conftest, &report(text, succeeded));
-            let violations = found.ok().map(|found| {
-                let is_violation = |finding: &&PolicyFinding| finding.is_violation();
-                found.iter().filter(is_violation).count()
-            });
-            assert_eq!(violations, expected, "{text} {succeeded}");
+            let count = found.ok().map(|found| violations(&found));
+            assert_eq!(count, expected, "{text} {succeeded}");
         }
+    }
+
+    #[test]
+    fn a_report_that_was_cut_or_loses_violations_to_filters_is_not_used() {
+        let fine = report("1 test, 1 passed", true);
+        assert!(findings(ReportFormat::Text, &fine).is_ok());
+        let cut = StepReport {
+            is_cut: true,
+            ..fine.clone()
+        };
+        let error = findings(ReportFormat::Text, &cut).unwrap_err();
+        assert!(error.contains("more than is kept"), "{error}");
+        let filtered = |raw: &str, text: &str| StepReport {
+            raw: raw.to_owned(),
+            ..report(text, true)
+        };
+        let lost = filtered("FAIL - bucket is public", "<redacted> - bucket is public");
+        let error = findings(ReportFormat::Text, &lost).unwrap_err();
+        assert!(error.contains("the filters of the step"), "{error}");
+        let redacted = filtered("FAIL - password=x", "FAIL - password=<redacted>");
+        let found = findings(ReportFormat::Text, &redacted).unwrap();
+        assert_eq!(violations(&found), 1);
+        assert_eq!(
+            found[0].evidence.as_deref(),
+            Some("FAIL - password=<redacted>")
+        );
     }
 }

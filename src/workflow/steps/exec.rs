@@ -157,6 +157,11 @@ impl Exec<'_> {
         cmd.supervised(self.supervisor).hold(self.hold)
     }
 
+    /// Runs a program to its end, also if it fails.
+    pub(super) async fn run_to_end(&self, cmd: Cmd, shown: &str) -> EndedProgram {
+        self.end(self.supervised(cmd), shown, None).await
+    }
+
     /// Runs the program. Returns the output, and true if the output contains the report.
     async fn carry_out(
         &self,
@@ -165,34 +170,47 @@ impl Exec<'_> {
         shown: &str,
         report: Option<ToolReport>,
     ) -> Result<(KeptOutput, bool), StepError> {
+        let EndedProgram {
+            kept,
+            is_reported,
+            failure,
+        } = self.end(run, shown, report).await;
+        match failure {
+            None => Ok((kept, is_reported)),
+            Some(why) => Err(StepError {
+                step: name,
+                why,
+                output: kept.text,
+            }),
+        }
+    }
+
+    async fn end(&self, run: Supervised, shown: &str, report: Option<ToolReport>) -> EndedProgram {
         let mut line = format!("$ {shown}");
         if let Some(access) = self.registry {
             access.hide(&mut line);
         }
         self.output.say(&line).await;
         if let Err(error) = self.sandbox.hand_over(self.place).await {
-            return Err(StepError {
-                step: name,
-                why: StepFailure::Disk(error),
-                output: String::new(),
-            });
+            return EndedProgram {
+                kept: KeptOutput::default(),
+                is_reported: false,
+                failure: Some(StepFailure::Disk(error)),
+            };
         }
         let (lines, received) = mpsc::channel(256);
         let (exit, (kept, is_reported)) = tokio::join!(
             run.run(lines, self.stop),
             collect(received, self.output, report, self.registry)
         );
-        let fail = |why, kept: KeptOutput| StepError {
-            step: name,
-            why,
-            output: kept.text,
+        let failure = match exit {
+            Ok(exit) => self.judge(exit, &kept.text),
+            Err(error) => Some(StepFailure::Process(error)),
         };
-        match exit {
-            Ok(exit) => match self.judge(exit, &kept.text) {
-                None => Ok((kept, is_reported)),
-                Some(why) => Err(fail(why, kept)),
-            },
-            Err(error) => Err(fail(StepFailure::Process(error), kept)),
+        EndedProgram {
+            kept,
+            is_reported,
+            failure,
         }
     }
 
@@ -217,6 +235,15 @@ impl Exec<'_> {
             }),
         }
     }
+}
+
+/// Program that has ended.
+pub(super) struct EndedProgram {
+    pub kept: KeptOutput,
+    /// True if the output contains the report that was looked for.
+    pub is_reported: bool,
+    /// Reason that the program failed; `None` if it succeeded.
+    pub failure: Option<StepFailure>,
 }
 
 /// Output that is kept in memory for the comment.

@@ -4,6 +4,8 @@
 //!   by steps, `run` steps report about them ([`custom`]). All other steps run as in any stage.
 //! - *Conftest runs outside of the checkout.* In its working directory it reads a configuration, `conftest.toml`, which would
 //!   let a pull request choose other policies.
+//! - *Conftest gets no variables.* Policies can print and send their environment. Variables and the home directory of the run
+//!   can come from the pull request, and would configure conftest and its plugins.
 //! - *Policies and facts are in a directory that runs only read*, because programs of the pull request ran before. With a
 //!   user of runs or a sandbox, nothing in it can be changed.
 //! - *Nothing is skipped.* Each set gets a verdict. A stage that fails, or that evaluates less than it should, leaves verdicts
@@ -25,6 +27,7 @@ use tempfile::TempDir;
 use super::Steps;
 use super::builtin::failed;
 use super::error::{StepError, StepFailure, StepName};
+use super::exec::EndedProgram;
 use super::filters::filtered;
 use crate::config::workflow::{Builtin, OutputFilter, RunStep, Step, Workflow, WorkflowOrigin};
 use crate::errors::describe_error;
@@ -63,6 +66,8 @@ struct PolicyCheck<'w> {
     verdicts: HashMap<SetName, Verdict>,
     /// True if the administrator has written the arguments of the steps.
     trusts_arguments: bool,
+    /// True if the plan file was changed during the stage.
+    plan_changed: bool,
     /// Conftest, once it was looked for.
     conftest: Option<Result<FoundConftest, String>>,
 }
@@ -76,7 +81,8 @@ struct ConftestArgs {
 }
 
 impl Steps<'_> {
-    /// Runs the stage, and returns a verdict for each set of the work. `parent` is for temporary directories.
+    /// Runs the stage, and returns a verdict for each set of the work. `plan` is the content of the plan file, and `parent` is
+    /// for temporary directories.
     ///
     /// # Errors
     ///
@@ -85,6 +91,7 @@ impl Steps<'_> {
         &mut self,
         work: &PolicyWork,
         workflow: &Workflow,
+        plan: Option<&[u8]>,
         parent: &Path,
     ) -> Result<Vec<Verdict>, StepError> {
         if work.sets.is_empty() {
@@ -95,6 +102,7 @@ impl Steps<'_> {
                 let stage = &workflow.policy_check.steps;
                 let ended = self.policy_steps(&mut check, stage).await;
                 let failure = ended.err();
+                check.plan_changed = !self.is_plan(plan).await;
                 (check.finish(failure.as_ref()), failure)
             }
             Err(error) => {
@@ -114,6 +122,16 @@ impl Steps<'_> {
             self.exec.output.say(&summary(verdict)).await;
         }
         Ok(verdicts)
+    }
+
+    /// Returns true if the plan file still has this content. A step of the stage runs programs of the pull request, which could
+    /// have let the policies see another plan.
+    async fn is_plan(&self, plan: Option<&[u8]>) -> bool {
+        let Some(plan) = plan else {
+            return true;
+        };
+        let now = scratch::read(self.files.plan.clone(), plan.len() as u64).await;
+        now.is_ok_and(|now| now.as_deref() == Some(plan))
     }
 
     async fn policy_steps(
@@ -225,7 +243,8 @@ impl Steps<'_> {
             .arg(dir.join(FACTS))
             .operands([&self.files.show])
             .dir(dir)
-            .envs(self.of_builtin());
+            .env("PATH", self.environment.path())
+            .env("HOME", dir);
         let mut read_only = vec![&*policies, dir];
         read_only.extend(args.paths.iter().map(PathBuf::as_path));
         let cmd = self.exec.of_policies(cmd, &found.program, &read_only);
@@ -313,12 +332,19 @@ impl Steps<'_> {
     ) -> Result<StepReport, StepError> {
         self.touched = true;
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
-        let (text, succeeded) = match format {
-            ReportFormat::Text => match self.exec.run(cmd, name, shown, None).await {
-                Ok(output) => (clean(&output), true),
-                Err(error) if is_report(&error) => (clean(&error.output), false),
-                Err(error) => return Err(error),
-            },
+        let (raw, succeeded, is_cut) = match format {
+            ReportFormat::Text => {
+                let EndedProgram { kept, failure, .. } = self.exec.run_to_end(cmd, shown).await;
+                let succeeded = failure.is_none();
+                if let Some(why) = failure.filter(|why| !is_report(why)) {
+                    return Err(StepError {
+                        step: name,
+                        why,
+                        output: kept.text,
+                    });
+                }
+                (clean(&kept.text), succeeded, kept.is_cut)
+            }
             ReportFormat::Conftest | ReportFormat::Sarif | ReportFormat::Junit => {
                 let file = &self.files.captured;
                 let ended = self
@@ -327,13 +353,13 @@ impl Steps<'_> {
                     .await;
                 let succeeded = match ended {
                     Ok(()) => true,
-                    Err(error) if is_report(&error) => false,
+                    Err(error) if is_report(&error.why) => false,
                     Err(error) => return Err(error),
                 };
                 let report = self.captured().await;
                 let report = report.map_err(|error| failed(name, StepFailure::Disk(error)))?;
                 self.say_lines(&report).await;
-                (report, succeeded)
+                (report, succeeded, false)
             }
         };
         let but_hidden: Vec<OutputFilter> = step
@@ -343,9 +369,11 @@ impl Steps<'_> {
             .cloned()
             .collect();
         Ok(StepReport {
-            shown: filtered(text.clone(), &step.output, !succeeded),
-            text: filtered(text, &but_hidden, !succeeded),
+            shown: filtered(raw.clone(), &step.output, !succeeded),
+            text: filtered(raw.clone(), &but_hidden, !succeeded),
+            raw,
             succeeded,
+            is_cut,
         })
     }
 
@@ -406,6 +434,7 @@ impl<'w> PolicyCheck<'w> {
                 WorkflowOrigin::Server => true,
                 WorkflowOrigin::Repository => false,
             },
+            plan_changed: false,
             conftest: None,
         })
     }
@@ -419,7 +448,10 @@ impl<'w> PolicyCheck<'w> {
         user: Option<RunUser>,
     ) -> io::Result<PathBuf> {
         let dir = self.dir.path();
-        fs::write(dir.join(FACTS), facts.to_data().to_string())?;
+        // The facts are the same for every set, and nobody may write the shared file any more.
+        if !dir.join(FACTS).exists() {
+            fs::write(dir.join(FACTS), facts.to_data().to_string())?;
+        }
         let policies = match &read.files {
             PolicyFiles::Here(path) => path.clone(),
             PolicyFiles::Read(files) => {
@@ -440,6 +472,11 @@ impl<'w> PolicyCheck<'w> {
         for set in &self.work.sets {
             let evaluated = match (failure, set.0.engine) {
                 (Some(error), _) => of_failure(error),
+                (None, _) if self.plan_changed => PolicyEvaluation::missing(
+                    "a step of the stage `policy_check` has changed `$PLANFILE`, so the policies may have seen another plan. An \
+                     administrator must correct the workflow",
+                    "",
+                ),
                 (None, PolicyEngine::Steps(format)) => {
                     let report = self.reports.get(&set.0.name);
                     self.roles.evaluated(&set.0.name, format, report)
@@ -472,8 +509,8 @@ fn of_failure(error: &StepError) -> PolicyEvaluation {
 
 /// Returns true if a command ended with an exit code of its own, so that its output is a report. A shell that did not find the command has
 /// reported nothing.
-fn is_report(error: &StepError) -> bool {
-    matches!(error.why, StepFailure::Code(Some(code)) if !NOT_RUN.contains(&code))
+fn is_report(failure: &StepFailure) -> bool {
+    matches!(failure, StepFailure::Code(Some(code)) if !NOT_RUN.contains(code))
 }
 
 /// Returns the options of conftest for the packages of a set.
@@ -683,7 +720,6 @@ mod tests {
 
     #[test]
     fn a_command_that_was_not_found_has_reported_nothing() {
-        let error = |why| StepError::not_begun("run: checkov", why);
         for (why, expected) in [
             (StepFailure::Code(Some(1)), true),
             (StepFailure::Code(Some(3)), true),
@@ -692,8 +728,7 @@ mod tests {
             (StepFailure::Code(None), false),
             (StepFailure::Stopped { killed: false }, false),
         ] {
-            let error = error(why);
-            assert_eq!(is_report(&error), expected, "{error}");
+            assert_eq!(is_report(&why), expected, "{why:?}");
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct PolicyPanel {
     findings: Vec<FindingRow>,
     /// Number of findings that were not stored.
     more: u32,
+    /// Remarks about waivers that have ended or cannot be read.
+    notes: Vec<String>,
     approvals: Vec<ApproverRow>,
     output: Option<String>,
 }
@@ -75,6 +77,7 @@ fn panel(verdict: &Verdict, approvals: &[PolicyApproval], now: DateTime<Utc>) ->
         content: verdict.content.as_ref().map(ToString::to_string),
         findings: verdict.findings.iter().map(row).collect(),
         more: verdict.more_findings,
+        notes: verdict.notes.iter().map(|note| shown(note)).collect(),
         approvals: own
             .map(|approval| ApproverRow {
                 login: shown(&approval.login),

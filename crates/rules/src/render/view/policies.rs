@@ -23,6 +23,8 @@ const MOST_FINDINGS: usize = 25;
 const MOST_OF_PROJECT: usize = 60;
 /// Maximum number of sets with a section of their own.
 const MOST_SETS: usize = 20;
+/// Maximum number of remarks about waivers of one set.
+const MOST_NOTES: usize = 5;
 /// Maximum number of people and teams that a sentence names.
 const MOST_NAMES: usize = 10;
 /// Maximum length of the text of a finding, in characters.
@@ -61,8 +63,10 @@ struct PolicySetView {
     findings: Vec<FindingView>,
     /// Number of findings that are not listed.
     more: usize,
-    /// Sentence about the way out: the people who can approve, or that nobody can.
-    way_out: Option<String>,
+    /// Remarks about waivers, such as those that have ended.
+    notes: Vec<String>,
+    /// Sentence about people who can approve.
+    approvers: Option<String>,
     evidence: Option<Block>,
     output: Option<Block>,
 }
@@ -158,11 +162,11 @@ fn headline(policies: &PolicyReport) -> String {
 
 /// Returns true if a set needs lines of its own.
 fn has_something(set: &PolicySetReport) -> bool {
-    let has_findings = set
+    let says_more = set
         .verdict
         .as_ref()
-        .is_some_and(|verdict| !verdict.findings.is_empty());
-    set.standing != SetStanding::Passed || has_findings
+        .is_some_and(|verdict| !verdict.findings.is_empty() || !verdict.notes.is_empty());
+    set.standing != SetStanding::Passed || says_more
 }
 
 fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> PolicySetView {
@@ -192,6 +196,13 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> Pol
             .filter(|verdict| !set.is_met() && !(shows && only_repeats(verdict)))
             .and_then(|verdict| room.block(report, "Output of the policy check", &verdict.output)),
         findings: sorted.into_iter().map(line).collect(),
+        notes: verdict
+            .filter(|_| shows)
+            .map(|verdict| verdict.notes.iter().take(MOST_NOTES))
+            .into_iter()
+            .flatten()
+            .map(|note| shorten(note, LONGEST_MESSAGE))
+            .collect(),
         more,
         way_out: way_out(set),
     }

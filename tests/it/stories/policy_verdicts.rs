@@ -234,7 +234,7 @@ async fn each_set_needs_a_step_that_evaluates_it(backend: Backend) {
             "text: passed".to_owned(),
             "failing text: failed: The command of the check failed.".to_owned(),
             "report: failed: public".to_owned(),
-            "nobody: not evaluated: the stage `policy_check` has 3 steps with commands for 4 policy sets".to_owned(),
+            "nobody: not evaluated: the stage `policy_check` has 3 `run` steps with an output for 4 policy sets".to_owned(),
         ],
     );
     is_never_applied(bot, pull).await;

@@ -392,6 +392,7 @@ fn outputs() -> Vec<PolicySetReport> {
         let set = policy_set(name, needs_one.clone(), vec![finding]);
         PolicySetReport {
             verdict: set.verdict.map(|verdict| Verdict {
+                notes: vec!["The waiver of alice ended on 2026-11-20.".to_owned()],
                 output: output.to_owned(),
                 ..verdict
             }),

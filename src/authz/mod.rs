@@ -2,14 +2,15 @@
 //!
 //! The teams of people on the forge decide about them (`--gh-team-allowlist`), or a program of the administrator
 //! (`team_authz`, which then replaces the list). If there is neither, people who may write to the repository have
-//! permission (`--allow-commenters`). `--web-allow` is the rule for the pages and the API. Accounts that are limited
-//! to owners (`--web-accounts-file`) reach the repositories that their owners have claimed. Everybody with a shell on
-//! the server, and Lockkeeper itself, may do everything.
+//! permission (`--allow-commenters`), and owners of policy sets may approve policies. `--web-allow` is the rule for the
+//! pages and the API. Accounts that are limited to owners (`--web-accounts-file`) reach the repositories that their
+//! owners have claimed. Everybody with a shell on the server, and Lockkeeper itself, may do everything.
 //!
 //! An unknown fact never grants anything (P6): it is an error, and the caller retries or gives up. A denial names the
 //! rule that forbids the action, the value found, and who can do it (P10).
 
 mod owners;
+mod policies;
 mod program;
 mod resource;
 mod teams;

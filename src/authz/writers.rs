@@ -1,7 +1,7 @@
 //! Decides about people of the forge by their permission in the repository: `--allow-commenters`. It applies if there
 //! is neither a list of teams nor a program.
 
-use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
+use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, policies, quoted};
 use crate::config::access::{Action, Identity};
 use crate::config::server::Commenters;
 use crate::context::Ctx;
@@ -22,6 +22,12 @@ pub(super) async fn by_permission(
         return by_authors(ctx, who, pull).await;
     }
     if everybody_may(ctx, at).await? {
+        return Ok(Decision::Granted);
+    }
+    if action == Action::ApprovePolicies
+        && matches!(who, Identity::Commenter(_))
+        && policies::owns_a_set(ctx, at, who.name()).await?
+    {
         return Ok(Decision::Granted);
     }
     let answer = ask(ctx, at, who.name(), is_asked_fresh(action)).await?;
@@ -158,8 +164,17 @@ fn denial(
             repo,
         ),
         actual: actual(&name, answer),
-        who_can: ways_out(&name, answer),
+        who_can: own_ways_out(action)
+            .into_iter()
+            .chain(ways_out(&name, answer))
+            .collect(),
     }
+}
+
+/// Returns the way out that only some actions have.
+fn own_ways_out(action: Action) -> Option<String> {
+    (action == Action::ApprovePolicies)
+        .then(|| "An owner of the policy set can comment the command.".to_owned())
 }
 
 fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnswer) -> Denial {

@@ -54,6 +54,17 @@ pub struct ApplyChecks<'a> {
     pub modules: bool,
     /// Policy sets that concern the plan now.
     pub policies: &'a [NeededSet],
+    /// Members of teams, as the forge says now. An approval counts for a team only if its author is one of them.
+    pub members: &'a [TeamMember],
+}
+
+/// Member of a team on the forge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TeamMember {
+    /// Login on the forge, compared without case.
+    pub login: String,
+    /// Team as the policies name it, compared without case.
+    pub team: String,
 }
 
 impl Store {
@@ -97,7 +108,7 @@ impl Store {
             return Ok(ApplyGate::PlanGone(state));
         }
         // The rows of the pull and the plan are held now, so approvals neither come nor go until the end.
-        if let Some(unmet) = policies_unmet_in_tx(&mut tx, plan.id, checks.policies).await? {
+        if let Some(unmet) = policies_unmet_in_tx(&mut tx, plan.id, checks).await? {
             tx.roll_back().await?;
             return Ok(ApplyGate::PoliciesUnmet(unmet));
         }

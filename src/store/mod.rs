@@ -74,7 +74,7 @@ use chrono::{DateTime, Utc};
 
 pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
 pub use applications::Application;
-pub use apply::{ApplyChecks, ApplyGate, ApplyGrant};
+pub use apply::{ApplyChecks, ApplyGate, ApplyGrant, TeamMember};
 pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use command_configs::WrittenConfig;

@@ -16,13 +16,15 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use lockkeeper_policy::sets::{SetDigest, SetName};
-use lockkeeper_policy::standing::{self, NeededSet, PolicyApproval, SetStanding};
+use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
 use super::locks::name_column;
 use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
-use super::{Result, Store, Tx, execute, free_text, kept_time, on_snapshot, on_tx};
+use super::{
+    ApplyChecks, Result, Store, TeamMember, Tx, execute, free_text, kept_time, on_snapshot, on_tx,
+};
 use crate::model::{
     Cause, LockEventKind, NewLockEvent, PlanId, PlanRecord, PullRef, PullState, RunId, Sha256Digest,
 };
@@ -34,6 +36,24 @@ pub struct PlanPolicies {
     pub verdicts: Vec<Verdict>,
     /// Approvals in the project of the plan, of this plan and of earlier ones, the oldest first.
     pub approvals: Vec<PolicyApproval>,
+}
+
+impl PlanPolicies {
+    /// Returns the same with approvals that count only for teams of these members. People may have left a team since they
+    /// approved.
+    #[must_use]
+    pub fn with_members(mut self, members: &[TeamMember]) -> Self {
+        for approval in &mut self.approvals {
+            let login = &approval.login;
+            approval.teams.retain(|team| {
+                members.iter().any(|member| {
+                    member.login.eq_ignore_ascii_case(login)
+                        && member.team.eq_ignore_ascii_case(team)
+                })
+            });
+        }
+        self
+    }
 }
 
 /// Outcome of an approval.
@@ -217,8 +237,9 @@ pub(super) async fn verdicts_insert_in_tx(
 pub(super) async fn policies_unmet_in_tx(
     tx: &mut Tx,
     plan: PlanId,
-    needed: &[NeededSet],
+    checks: &ApplyChecks<'_>,
 ) -> Result<Option<Vec<(SetName, SetStanding)>>> {
+    let needed = checks.policies;
     let verdicts = on_tx!(&mut *tx, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_PLAN).bind(plan).fetch_all(db))?;
     if needed.is_empty() && verdicts.is_empty() {
         return Ok(None);
@@ -226,7 +247,8 @@ pub(super) async fn policies_unmet_in_tx(
     let approvals = on_tx!(&mut *tx, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PLAN).bind(plan).fetch_all(db))?;
     let policies = collect(verdicts, approvals)?
         .remove(&plan)
-        .unwrap_or_default();
+        .unwrap_or_default()
+        .with_members(checks.members);
     let standings = standing::standings(needed, &policies.verdicts, &policies.approvals, &plan);
     Ok((!standing::may_apply(&standings)).then_some(standings))
 }

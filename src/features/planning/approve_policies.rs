@@ -21,7 +21,7 @@ use lockkeeper_policy::verdict::Verdict;
 use super::hooks::{self, HookFacts};
 use super::policies::PlannedRules;
 use super::policy_checks::{self, CurrentSet};
-use super::projects::{self, Work};
+use super::projects::{self, PlanUse, Work};
 use super::stop::Stop;
 use super::{CommandCx, permission};
 use crate::authz;
@@ -31,7 +31,7 @@ use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses::NewestRuns;
 use crate::forges::ForgeError;
 use crate::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, WorkspaceName};
-use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText, owners_can};
+use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText, approval_sentence};
 use crate::store::{PlanPolicies, PolicyApprove};
 
 /// Maximum number of teams of one set whose members are looked up for an approval.
@@ -58,7 +58,7 @@ pub(super) async fn run(
     };
     // No status says that it runs: it asks nothing but the database and the forge.
     cx.start(vec![]).await?;
-    let meant = projects::plans(cx, &command.target).await?;
+    let meant = projects::plans(cx, &command.target, PlanUse::Approve).await?;
     let all = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let of_head: Vec<&PlanRecord> = all
         .iter()
@@ -300,7 +300,7 @@ impl ApprovalRequest<'_> {
         let (name, login) = (&set.name, &cx.row.actor.login);
         let standing = self.standing(current, verdict).await?;
         if !standing.may_approve {
-            return Ok(Err(not_an_owner(login, set)));
+            return Ok(Err(not_an_owner(login, set, verdict)));
         }
         if set.prevent_self_approve && standing.is_author {
             return Ok(Err(format!(
@@ -366,7 +366,7 @@ impl ApprovalRequest<'_> {
             } else {
                 outcome
                     .refused
-                    .push(not_an_owner(&cx.row.actor.login, &set.0));
+                    .push(not_an_owner(&cx.row.actor.login, &set.0, verdict));
             }
         }
         let cause = cx.cause_of("withdrawn");
@@ -500,12 +500,12 @@ fn stale(cx: &CommandCx<'_>, plan: &PlanRecord) -> Option<UserText> {
     Some(UserText::new(message, [hint]))
 }
 
-fn not_an_owner(login: &str, set: &PolicySet) -> String {
+fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict) -> String {
     format!(
-        "{} may not approve `{}`. {} can.",
+        "{} may not approve `{}`. {}",
         quoted(login),
         set.name,
-        owners_can(&set.owners)
+        approval_sentence(&set.owners, Some(verdict), "it")
     )
 }
 

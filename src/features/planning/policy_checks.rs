@@ -12,11 +12,15 @@ use lockkeeper_policy::verdict::Verdict;
 
 use super::CommandCx;
 use super::policies::{PlannedRules, Policies};
+use crate::authz;
 use crate::features::replies::statuses::{self, NewestRuns};
+use crate::forges::ForgeError;
 use crate::model::{CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoPath};
 use crate::render::status::PolicyCounts;
-use crate::render::{PolicyReport, PolicySetReport, UserText, owners_can};
-use crate::store::PlanPolicies;
+use crate::render::{
+    PolicyReport, PolicySetReport, UserText, approval_sentence, approvers, has_way_out,
+};
+use crate::store::{PlanPolicies, TeamMember};
 
 /// Maximum number of sets that a refusal explains.
 const MOST_SETS: usize = 10;
@@ -38,6 +42,53 @@ pub(super) fn standings(
     plan: PlanId,
 ) -> Vec<(SetName, SetStanding)> {
     standing::standings(&needed(sets), &found.verdicts, &found.approvals, &plan)
+}
+
+/// Returns the people whose approvals count by a team, and who are still in it, as far as the forge says (P6).
+pub(super) async fn members_now(
+    cx: &CommandCx<'_>,
+    sets: &[CurrentSet],
+    found: &PlanPolicies,
+) -> Result<Vec<TeamMember>, ForgeError> {
+    let mut members = Vec::new();
+    for member in members_then(sets, found) {
+        if authz::is_member(cx.ctx, &cx.pull.at.repo, &member.team, &member.login).await? {
+            members.push(member);
+        }
+    }
+    Ok(members)
+}
+
+/// Returns the people who have approved violations, with their teams at that time that decide about it, each once.
+fn members_then(sets: &[CurrentSet], found: &PlanPolicies) -> Vec<TeamMember> {
+    let mut members = Vec::new();
+    for (set, definition) in sets {
+        let verdict = found
+            .verdicts
+            .iter()
+            .find(|verdict| verdict.set == set.name);
+        let Some(verdict) = verdict.filter(|verdict| verdict.is_failed()) else {
+            continue;
+        };
+        let deciding = standing::deciding_teams(&set.needed(definition.clone()), verdict);
+        let own = found
+            .approvals
+            .iter()
+            .filter(|approval| approval.set == set.name);
+        for approval in own {
+            for team in &approval.teams {
+                let member = TeamMember {
+                    login: approval.login.clone(),
+                    team: team.clone(),
+                };
+                let decides = deciding.iter().any(|one| one.eq_ignore_ascii_case(team));
+                if decides && !members.contains(&member) {
+                    members.push(member);
+                }
+            }
+        }
+    }
+    members
 }
 
 /// Reports on the sets of a plan; `None` if none concerns it.
@@ -93,14 +144,22 @@ pub(super) fn is_on(cx: &CommandCx<'_>) -> bool {
     rules.policies(None, &root).is_some()
 }
 
-/// Returns the status of the policy checks of a pull request; `None` if none of its projects is checked.
+/// Returns true if the server checks plans against policy sets, whether or not in the repository of the command.
+fn has_sets(cx: &CommandCx<'_>) -> bool {
+    let repos = &cx.ctx.settings.repo_rules.repos;
+    !repos.policies().sets.is_empty() && !repos.has_idle_policies()
+}
+
+/// Returns the status of the policy checks of a pull request; `None` if the server checks no plans. Where the checks
+/// are switched off, it is a success, because a status that an earlier plan has set, or that the forge requires of all
+/// repositories, would prevent the merge otherwise.
 pub(super) async fn status<'a>(
     cx: &CommandCx<'_>,
     newest: &NewestRuns,
     rules_of: impl Fn(&ProjectKey) -> &'a Policies,
 ) -> Result<Option<CommitStatus>, sqlx::Error> {
     let counts = count(cx, newest, rules_of).await?;
-    let is_reported = counts.total > 0 || is_on(cx);
+    let is_reported = counts.total > 0 || has_sets(cx);
     Ok(is_reported.then(|| statuses::policies(cx.ctx, counts)))
 }
 
@@ -147,7 +206,7 @@ fn is_met(sets: &[CurrentSet], found: &HashMap<PlanId, PlanPolicies>, plan: &Pla
     standing::may_apply(&standings(sets, found, plan.id))
 }
 
-/// Returns the projects of plans without changes whose policies are not passed. An apply has compared those of all other
+/// Returns the projects of plans without changes whose policies did not pass. An apply has compared those of all other
 /// plans.
 pub(super) async fn unmet_without_changes(
     cx: &CommandCx<'_>,
@@ -168,12 +227,18 @@ pub(super) async fn unmet_without_changes(
     if checked.is_empty() {
         return Ok(Vec::new());
     }
-    let found = cx.ctx.store.policy_results(&cx.pull.at).await?;
-    Ok(checked
-        .into_iter()
-        .filter(|(plan, sets)| !is_met(sets, &found, plan))
-        .map(|(plan, _)| plan.project.clone())
-        .collect())
+    let mut found = cx.ctx.store.policy_results(&cx.pull.at).await?;
+    let mut unmet = Vec::new();
+    for (plan, sets) in checked {
+        let policies = found.remove(&plan.id).unwrap_or_default();
+        // Teams that the forge does not name let nothing pass, as in an apply.
+        let members = members_now(cx, &sets, &policies).await.unwrap_or_default();
+        let policies = policies.with_members(&members);
+        if !standing::may_apply(&standings(&sets, &policies, plan.id)) {
+            unmet.push(plan.project.clone());
+        }
+    }
+    Ok(unmet)
 }
 
 /// Way out of a refusal by policies.
@@ -189,13 +254,14 @@ pub(super) enum PolicyWayOut {
 pub(super) fn refusal(
     cx: &CommandCx<'_>,
     sets: &[CurrentSet],
+    found: &PlanPolicies,
     standings: &[(SetName, SetStanding)],
     project: &ProjectKey,
 ) -> (UserText, PolicyWayOut) {
     let word = cx.ctx.settings.comments.executable();
     let unmet: Vec<&(SetName, SetStanding)> = standings
         .iter()
-        .filter(|(_, standing)| !matches!(standing, SetStanding::Passed | SetStanding::Approved(_)))
+        .filter(|(_, standing)| !standing.lets_pass())
         .collect();
     let mut reasons: Vec<String> = unmet
         .iter()
@@ -206,24 +272,38 @@ pub(super) fn refusal(
         reasons.push(format!("{} more sets", unmet.len() - MOST_SETS));
     }
     let message = format!(
-        "the policies of this plan are not passed: {}. Nothing was applied, and the plan is kept.",
+        "the policies of this plan did not pass: {}. Nothing was applied, and the plan is kept.",
         reasons.join("; ")
     );
     let needs_plan = unmet
         .iter()
         .any(|(_, standing)| !matches!(standing, SetStanding::NeedsApproval { .. }));
     let mut hints = Vec::new();
-    for (name, standing) in unmet.iter().take(MOST_SETS) {
-        hints.extend(approval_hint(cx, sets, name, standing, project));
+    // Approvals of this plan are of no use if it has to be made again.
+    for (name, standing) in unmet.iter().take(MOST_SETS).filter(|_| !needs_plan) {
+        hints.extend(approval_hint(cx, sets, found, name, standing, project));
     }
-    if unmet
+    let broken: Vec<&str> = unmet
         .iter()
-        .any(|(_, standing)| matches!(standing, SetStanding::NotEvaluated(_)))
-    {
-        hints.push(
-            "A set that could not be evaluated cannot be approved. Ask an administrator to correct it, then plan again."
-                .to_owned(),
-        );
+        .filter_map(|(_, standing)| match standing {
+            SetStanding::NotEvaluated(why) => Some(why.as_str()),
+            SetStanding::Passed
+            | SetStanding::Approved(_)
+            | SetStanding::NeedsApproval { .. }
+            | SetStanding::Missing
+            | SetStanding::Changed
+            | SetStanding::Removed => None,
+        })
+        .collect();
+    if !broken.is_empty() {
+        let help = if broken.iter().all(|why| has_way_out(why)) {
+            ""
+        } else {
+            " Ask an administrator to correct it, then plan again."
+        };
+        hints.push(format!(
+            "A set that could not be evaluated cannot be approved.{help}"
+        ));
     } else if needs_plan {
         let flags = project.flags().unwrap_or_default();
         hints.push(format!(
@@ -242,7 +322,7 @@ pub(super) fn refusal(
 /// Returns the reason of one set, as a clause.
 fn reason(name: &SetName, standing: &SetStanding) -> String {
     match standing {
-        SetStanding::Passed | SetStanding::Approved(_) => format!("`{name}` is passed"),
+        SetStanding::Passed | SetStanding::Approved(_) => format!("`{name}` passed"),
         SetStanding::NeedsApproval { needed, by } => format!(
             "`{name}` is violated and has {} of {needed} approval{}",
             by.len(),
@@ -266,6 +346,7 @@ fn reason(name: &SetName, standing: &SetStanding) -> String {
 fn approval_hint(
     cx: &CommandCx<'_>,
     sets: &[CurrentSet],
+    found: &PlanPolicies,
     name: &SetName,
     standing: &SetStanding,
     project: &ProjectKey,
@@ -282,9 +363,15 @@ fn approval_hint(
     let word = cx.ctx.settings.comments.executable();
     let flags = project.flags().unwrap_or_default();
     let command = format!("{word} approve_policies {flags}");
-    Some(format!(
-        "{} can approve the violations of `{name}`: `{}`.",
-        owners_can(&set.owners),
-        command.trim_end()
-    ))
+    let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name);
+    let who = approval_sentence(&set.owners, verdict, &format!("the violations of `{name}`"));
+    if approvers(&set.owners, verdict).is_none() {
+        return Some(who);
+    }
+    let author = if set.prevent_self_approve {
+        " The author of the pull request cannot."
+    } else {
+        ""
+    };
+    Some(format!("{who}{author} Comment `{}`.", command.trim_end()))
 }

@@ -33,7 +33,7 @@ use sqlx_postgres::PgConnection;
 use sqlx_sqlite::SqliteConnectOptions;
 use sqlx_sqlite::SqliteConnection;
 
-use super::policies::{approval, failed, needed};
+use super::policies::{approval, failed, member, needed};
 use super::registry;
 use super::replicas::replica;
 use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};
@@ -983,6 +983,7 @@ async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
     let checks = ApplyChecks {
         modules: true,
         policies: &[needed("security")],
+        members: &[member("ada")],
     };
     let begun = store.apply_begin_checked(plan, run, Some(&attempt), &checks);
     let ApplyGate::Granted(grant) = begun.await.unwrap() else {

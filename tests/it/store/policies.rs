@@ -10,7 +10,7 @@ use lockkeeper::model::{
 use lockkeeper::seal::{OpenError, SealedText};
 use lockkeeper::store::{
     ApplyChecks, ApplyGate, LockAttempt, PlanParts, PlanPolicies, PolicyApprove, RecordPlan,
-    Rename, Renamed, RunState, Store,
+    Rename, Renamed, RunState, Store, TeamMember,
 };
 use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
@@ -34,6 +34,7 @@ store_test!(
     an_approval_that_was_damaged_does_not_count,
     approvals_let_a_plan_pass_once_there_are_enough,
     an_approval_replaces_the_one_before_of_the_same_person,
+    approvals_of_people_who_left_their_team_do_not_count,
     approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_same,
     approvals_of_another_project_or_pull_never_count,
     approvals_are_removed_by_set,
@@ -165,15 +166,35 @@ async fn approve(store: &Store, plan: &PlanRecord, approvals: &[PolicyApproval])
     approved.await.unwrap()
 }
 
+/// Returns the members of the team that owns the sets: all people of this file.
+fn members() -> Vec<TeamMember> {
+    let kims = (0..TASKS).map(|task| format!("kim{task}"));
+    ["ada", "bob", "cyd"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(kims)
+        .map(|login| member(&login))
+        .collect()
+}
+
+pub fn member(login: &str) -> TeamMember {
+    TeamMember {
+        login: login.to_owned(),
+        team: "acme/security".to_owned(),
+    }
+}
+
 async fn gate_in(
     store: &Store,
     plan: &PlanRecord,
     run: RunId,
     policies: &[NeededSet],
 ) -> Result<ApplyGate, sqlx::Error> {
+    let members = members();
     let checks = ApplyChecks {
         modules: false,
         policies,
+        members: &members,
     };
     store.apply_begin_checked(plan, run, None, &checks).await
 }
@@ -212,9 +233,11 @@ async fn refused(
         pull_url: URL,
         cause: &cause,
     };
+    let members = members();
     let checks = ApplyChecks {
         modules: true,
         policies,
+        members: &members,
     };
     let mut seen = Vec::new();
     for (store, attempt) in [
@@ -666,6 +689,49 @@ async fn an_approval_replaces_the_one_before_of_the_same_person(db: &TestDb) {
     }
     let standings = refused(db, &other, &plan, &[needed("security")]).await;
     assert!(needs_approval(standing_of(&standings, "security")));
+}
+
+async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let verdict = failed("security", &["public bucket"]);
+    let plan = record(db, &one, &project("a"), std::slice::from_ref(&verdict)).await;
+    let approvals = [approval(&plan, &verdict, "ada")];
+    let approved = approve(db.store(), &plan, &approvals).await;
+    assert_eq!(approved, PolicyApprove::Stored);
+    let policies = [needed("security")];
+    let of_other_team = TeamMember {
+        team: "acme/ops".to_owned(),
+        ..member("ada")
+    };
+    let left: [&[TeamMember]; 3] = [&[], &[member("bob")], &[of_other_team]];
+    for members in left {
+        let checks = ApplyChecks {
+            policies: &policies,
+            members,
+            ..ApplyChecks::default()
+        };
+        let apply = run(db.store(), RunKind::Apply, &one, &plan.project).await;
+        let gate = db.store().apply_begin_checked(&plan, apply, None, &checks);
+        let gate = gate.await.unwrap();
+        let ApplyGate::PoliciesUnmet(standings) = gate else {
+            panic!("{gate:?}")
+        };
+        assert!(needs_approval(standing_of(&standings, "security")));
+    }
+    // Both are compared without case, as the forge does.
+    let members = [TeamMember {
+        login: "Ada".to_owned(),
+        team: "Acme/Security".to_owned(),
+    }];
+    let checks = ApplyChecks {
+        policies: &policies,
+        members: &members,
+        ..ApplyChecks::default()
+    };
+    let apply = run(db.store(), RunKind::Apply, &one, &plan.project).await;
+    let gate = db.store().apply_begin_checked(&plan, apply, None, &checks);
+    let gate = gate.await.unwrap();
+    assert!(matches!(gate, ApplyGate::Granted(_)), "{gate:?}");
 }
 
 async fn approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_same(db: &TestDb) {

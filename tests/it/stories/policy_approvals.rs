@@ -81,8 +81,8 @@ async fn a_violation_refuses_the_apply_until_an_owner_approves_it(backend: Backe
     let (mut bot, pull) = planned(backend, &sets).await;
     let plan = bot.answer(pull);
     for part in [
-        "Ran Plan for dir: `network` workspace: `default`: policies failed\n",
-        "**❌ Policies are not passed**\n",
+        "Ran Plan for dir: `network` workspace: `default`: policies did not pass\n",
+        "**❌ Policies did not pass**\n",
         "* ❌ the bucket is public",
         "`bob` can approve this.",
         "lockkeeper approve_policies -d network",
@@ -93,15 +93,16 @@ async fn a_violation_refuses_the_apply_until_an_owner_approves_it(backend: Backe
     let statuses = bot.statuses(pull);
     for line in [
         "lockkeeper/plan: Success, 1/1 projects planned successfully.\n",
-        "lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy. Policies are not passed.\n",
-        "lockkeeper/policy_check: Failure, 1/1 projects failed policy checks.\n",
+        "lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy. Policies did not pass.\n",
+        "lockkeeper/policy_check: Failure, Policies of 1/1 projects did not pass.\n",
     ] {
         assert!(statuses.contains(line), "{line}\n{statuses}");
     }
-    let unmet = "**Apply refused**: the policies of this plan are not passed: `basics` is violated and has 0 of 1 \
+    let unmet = "**Apply refused**: the policies of this plan did not pass: `basics` is violated and has 0 of 1 \
                  approval. Nothing was applied, and the plan is kept.";
     tells(&mut bot, pull, "alice", APPLY, unmet).await;
-    let not_owner = "**Approve Policies refused**: `alice` may not approve `basics`. `bob` can.";
+    let not_owner =
+        "**Approve Policies refused**: `alice` may not approve `basics`. `bob` can approve it.";
     tells(&mut bot, pull, "alice", APPROVE, not_owner).await;
     tells(&mut bot, pull, "alice", APPLY, unmet).await;
     assert_eq!(applies(&bot), 0);
@@ -179,7 +180,7 @@ async fn members_of_a_team_approve(backend: Backend) {
     let ops = NewTeam::new("Ops").with(&["olga"]);
     bot.github.set_team("acme", ops).unwrap();
     bot.heard(pull);
-    let refused = "`bob` may not approve `basics`. Members of `acme/ops` can.";
+    let refused = "`bob` may not approve `basics`. Members of `acme/ops` can approve it.";
     tells(&mut bot, pull, "bob", APPROVE, refused).await;
     tells(&mut bot, pull, "olga", APPROVE, "`olga` approved").await;
     tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
@@ -223,7 +224,7 @@ async fn a_set_that_was_added_after_the_plan_needs_a_new_plan(backend: Backend) 
         pull,
         "alice",
         "lockkeeper plan",
-        "Policies are passed",
+        "Policies passed",
     )
     .await;
     tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;

@@ -23,7 +23,7 @@ pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
     Body, CancelEffect, CancelLine, CommandRefusal, IdleNotice, LockHolder, LockLossKind, LostLock,
     ModuleNote, Next, PlanList, PolicyReport, PolicySetReport, ProjectReport, Released, Report,
-    ReportStyle, UserText,
+    ReportStyle, UserText, approvers,
 };
 
 pub use view::{approval_sentence, has_way_out, span};

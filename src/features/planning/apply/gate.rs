@@ -21,7 +21,7 @@ use crate::model::{
     PullState, RunId, RunKind,
 };
 use crate::render::{Next, ProjectReport, UserText};
-use crate::store::{ApplyChecks, ApplyGate, ApplyGrant, LockAttempt};
+use crate::store::{ApplyChecks, ApplyGate, ApplyGrant, LockAttempt, PlanPolicies, TeamMember};
 use crate::workflow::{CheckedOut, Source, ToolError};
 
 /// Returns why there is nothing to apply, if so.
@@ -151,6 +151,7 @@ pub(super) async fn prepare(
         .checkout_for_run(cx, &source, &plan.project.workspace)
         .await;
     let (checkout, in_use) = begun.map_err(not_checked_out)?;
+    let (policies, members) = approved_policies(cx, work, plan).await?;
     // To fetch and to check out may have taken minutes, and the requirements were checked against the pull request as
     // it is now. No slow step may come between this check and the gate.
     still_planned(cx, plan).await?;
@@ -159,8 +160,44 @@ pub(super) async fn prepare(
         workflow,
         file,
         checkout,
+        policies,
+        members,
         _in_use: in_use,
     })
+}
+
+/// Returns the policy checks of a plan, and the members of the teams whose approvals count for it. People may have left a
+/// team since they approved. If the forge does not name the members, nothing is applied (P6).
+async fn approved_policies(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+) -> Result<(PlanPolicies, Vec<TeamMember>), GateRefusal> {
+    let Some(sets) = work
+        .policies(&plan.project)
+        .sets(&plan.project, &cx.pull.labels)
+        .filter(|sets| !sets.is_empty())
+    else {
+        return Ok((PlanPolicies::default(), Vec::new()));
+    };
+    let unknown = |what: &str, error: &(dyn std::error::Error + 'static)| {
+        let message = format!(
+            "{what}: {}. Nothing was applied, and the plan is kept.",
+            describe_error(error)
+        );
+        let hint = "Run the command again in a moment.".to_owned();
+        GateRefusal::ForNow(UserText::new(message, [hint]))
+    };
+    let found = cx.ctx.store.policy_results(&cx.pull.at).await.map_err(|error| {
+        warn!(plan = %plan.id, error = describe_error(&error), "The policy checks of a plan cannot be read");
+        unknown("the policy checks of the plan cannot be read", &error)
+    })?;
+    let found = found.get(&plan.id).cloned().unwrap_or_default();
+    let members = policy_checks::members_now(cx, &sets, &found).await.map_err(|error| {
+        let what = "the teams of the people who approved the violations of policies cannot be determined";
+        unknown(what, &error)
+    })?;
+    Ok((found, members))
 }
 
 /// Returns the workflow that made the plan (P5). Readers of the plan saw the result of these steps. If a plan has no
@@ -425,6 +462,7 @@ pub(super) async fn pass(
     work: &Work,
     plan: &PlanRecord,
     run: RunId,
+    ready: &ApplyInputs,
 ) -> Result<ApplyGrant, Stop<GateRefusal>> {
     let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
@@ -447,6 +485,7 @@ pub(super) async fn pass(
         // Without a registry, no plan has modules of one.
         modules: cx.ctx.runs.registry.host().is_some(),
         policies: &needed,
+        members: &ready.members,
     };
     let gate = store
         .apply_begin_checked(plan, run, attempt, &checks)
@@ -458,7 +497,7 @@ pub(super) async fn pass(
         ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
         ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
         ApplyGate::PoliciesUnmet(standings) => {
-            match policy_checks::refusal(cx, &sets, &standings, &plan.project) {
+            match policy_checks::refusal(cx, &sets, &ready.policies, &standings, &plan.project) {
                 (text, PolicyWayOut::Approve) => GateRefusal::ForNow(text),
                 (text, PolicyWayOut::Plan) => GateRefusal::Stale(text),
             }

@@ -28,7 +28,7 @@ use super::hooks::{self, HookFacts};
 use super::merging::{self, AfterApply};
 use super::policies::PlannedRules;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
-use super::projects::{self, ApplyInputs, Work};
+use super::projects::{self, ApplyInputs, PlanUse, Work};
 use super::stop::Stop;
 use super::{CommandCx, permission};
 use crate::command::{ApplyCommand, CommandName};
@@ -58,7 +58,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = refusal(cx, command) {
         return Ok(refusal);
     }
-    let plans = projects::plans(cx, &command.target).await?;
+    let plans = projects::plans(cx, &command.target, PlanUse::Apply).await?;
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
@@ -415,7 +415,7 @@ impl Task for Applying<'_> {
         if cx.stop.is_cancelled() {
             return Err(Stop::Reply(Box::new(self.not_begun(run, report).await?)));
         }
-        match gate::pass(cx, self.work, &self.plan, run.id).await {
+        match gate::pass(cx, self.work, &self.plan, run.id, &ready).await {
             Ok(grant) => Ok((ready, grant)),
             Err(Stop::Reply(shut)) => Err(shut.into_stop(cx, report)),
             Err(Stop::Job(error)) => Err(Stop::Job(error)),

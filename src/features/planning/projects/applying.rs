@@ -14,6 +14,7 @@ use crate::features::planning::needs::Findings;
 use crate::features::planning::policies::PlannedRules;
 use crate::git::{Checkout, MirrorInUse};
 use crate::model::{PlanRecord, RunKind};
+use crate::store::{PlanPolicies, TeamMember};
 use crate::workflow::{CheckedOut, CommentWords, FoundTool, RunError, RunOutput, Source};
 
 /// Inputs of an apply that must be ready before its gate.
@@ -23,6 +24,10 @@ pub(in crate::features::planning) struct ApplyInputs {
     /// Plan file, if the plan has one.
     pub file: Option<Vec<u8>>,
     pub checkout: Arc<Checkout>,
+    /// Policy checks of the plan; empty if no policy set concerns it.
+    pub policies: PlanPolicies,
+    /// People who have approved violations as members of a team, and still are.
+    pub members: Vec<TeamMember>,
     /// Guard of the mirror, from before the gate to the end of the run.
     pub _in_use: MirrorInUse,
 }

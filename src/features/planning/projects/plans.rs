@@ -1,4 +1,4 @@
-//! Finds the plans of an apply from its target.
+//! Finds the plans of an apply, or of an approval, from its target.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,29 @@ use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
 /// Maximum number of waiting projects in a reply.
 const MOST_WAITING: usize = 5;
 
-/// Finds the plans of an apply.
+/// Reason to look for plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::features::planning) enum PlanUse {
+    Apply,
+    Approve,
+}
+
+impl PlanUse {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Approve => "approve",
+        }
+    }
+}
+
+/// Finds the plans of an apply, or of an approval.
 pub(in crate::features::planning) async fn plans(
     cx: &CommandCx<'_>,
     target: &command::CommandTarget,
+    used_to: PlanUse,
 ) -> Result<Vec<PlanRecord>, Stop> {
+    let verb = used_to.verb();
     let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let literal = literal(target, &recorded);
     let target = literal.as_ref().unwrap_or(target);
@@ -46,27 +64,27 @@ pub(in crate::features::planning) async fn plans(
         .filter(|plan| concerns(target, &named, plan))
         .collect();
     if wanted.is_empty() && cx.pull.at.subject.is_application() {
-        let message = "there is no plan of this application to apply.".to_owned();
-        let hint = "Plan first, look at the plan, then apply it.".to_owned();
+        let message = format!("there is no plan of this application to {verb}.");
+        let hint = format!("Plan first, look at the plan, then {verb} it.");
         return Err(Stop::Reply(Reply::refused("no_plan", message, vec![hint])));
     }
     if wanted.is_empty()
-        && let Some(waits) = waits(cx, target).await?
+        && let Some(waits) = waits(cx, target, verb).await?
     {
         return Err(Stop::Reply(waits));
     }
     if wanted.is_empty() {
         let word = cx.ctx.settings.comments.executable();
         let what = if target.is_targeted() {
-            "there is no plan of that project"
+            "there is no plan of that project".to_owned()
         } else {
-            "there is no plan to apply"
+            format!("there is no plan to {verb}")
         };
         return Err(Stop::Reply(Reply::refused(
             "no_plan",
             format!("{what} in this pull request."),
             vec![format!(
-                "Comment `{word} plan` first, look at the plan, then apply it."
+                "Comment `{word} plan` first, look at the plan, then {verb} it."
             )],
         )));
     }
@@ -80,6 +98,7 @@ pub(in crate::features::planning) async fn plans(
 async fn waits(
     cx: &CommandCx<'_>,
     target: &command::CommandTarget,
+    verb: &str,
 ) -> Result<Option<Reply>, sqlx::Error> {
     let waiting = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let is_meant = |waiter: &&Waiter| match target {
@@ -101,12 +120,11 @@ async fn waits(
     if lines.is_empty() {
         return Ok(None);
     }
-    lines.push(
-        "It is planned automatically as soon as the lock is free. Look at that plan, then apply it."
-            .to_owned(),
-    );
+    lines.push(format!(
+        "It is planned automatically as soon as the lock is free. Look at that plan, then {verb} it."
+    ));
     let message =
-        "there is nothing to apply yet, because this pull request waits for a lock.".to_owned();
+        format!("there is nothing to {verb} yet, because this pull request waits for a lock.");
     Ok(Some(Reply::refused("waiting", message, lines)))
 }
 

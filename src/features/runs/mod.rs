@@ -3,12 +3,14 @@
 //! | File | Content |
 //! |---|---|
 //! | `page.rs` | `/jobs/{id}`: one run, cancelling its command, and its output as plain text |
+//! | `api.rs` | `/api/runs/{id}/policies`: the same for programs |
 //! | `policies.rs` | what policy sets found in the plan of a run |
 //! | `stream.rs` | `/jobs/{id}/events`: the output of a run while it is printed |
 //! | `ansi.rs` | the colours of terminals as HTML |
 //! | `commands.rs` | the newest commands, with their runs, for other pages |
 
 mod ansi;
+mod api;
 mod commands;
 mod page;
 mod policies;
@@ -36,6 +38,11 @@ fn routes() -> Routes<Arc<WebState>> {
         .post("/jobs/{id}/cancel", Change.and_limited(), page::cancel)
         .get("/jobs/{id}/output.txt", Account.and_limited(), page::plain)
         .get("/jobs/{id}/events", Account.and_limited(), stream::events)
+        .get(
+            "/api/runs/{id}/policies",
+            Account.and_limited(),
+            api::policies,
+        )
 }
 
 /// Returns the state of a plan in words.

@@ -64,7 +64,7 @@ fn address(route: &Route, own: &Own) -> String {
         }
         "locks" => vec![("{*id}", lock.clone()), ("{*asked}", lock.clone())],
         "apply-locks" => vec![("{id}", apply_lock.clone())],
-        "jobs" => vec![("{id}", run.clone())],
+        "jobs" | "runs" => vec![("{id}", run.clone())],
         "repos" if path.starts_with("/api") && is_post => {
             vec![("{*asked}", format!("{repo}/sync"))]
         }
@@ -598,6 +598,7 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     for path in [
         &format!("/jobs/{run}/output.txt"),
         &format!("/jobs/{run}/events"),
+        &format!("/api/runs/{run}/policies"),
         "/owners",
         "/audit",
         "/operations",

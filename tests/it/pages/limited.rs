@@ -233,6 +233,7 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
         "/jobs/{id}/cancel" => vec![("POST", format!("/jobs/{run}/cancel"))],
         "/jobs/{id}/output.txt" => vec![("GET", format!("/jobs/{run}/output.txt"))],
         "/jobs/{id}/events" => vec![("GET", format!("/jobs/{run}/events"))],
+        "/api/runs/{id}/policies" => vec![("GET", format!("/api/runs/{run}/policies"))],
         "/repos/{*repo}" => vec![
             ("GET", format!("/repos/{repo}")),
             ("POST", format!("/repos/{repo}")),

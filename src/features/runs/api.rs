@@ -1,0 +1,215 @@
+//! `GET /api/runs/{id}/policies`: the results of policy sets for the plan of a run, for programs.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
+use lockkeeper_policy::standing::PolicyApproval;
+use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
+use serde::Serialize;
+
+use super::page::find_run;
+use crate::kit::web::extract::Segment;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
+
+/// Answer to the request.
+#[derive(Serialize)]
+pub(super) struct RunPoliciesJson {
+    run: String,
+    /// Results in the order of the sets; empty if the run made no plan, or one that was not checked.
+    sets: Vec<SetJson>,
+}
+
+/// Result of one policy set.
+#[derive(Serialize)]
+struct SetJson {
+    name: String,
+    /// `passed`, `failed` or `not_evaluated`.
+    outcome: &'static str,
+    /// Reason why the set was not evaluated.
+    why: Option<String>,
+    origin: String,
+    /// SHA-256 of the policies, if it is known.
+    content: Option<String>,
+    findings: Vec<FindingJson>,
+    /// Number of findings that were not stored.
+    more_findings: u32,
+    /// Remarks about waivers.
+    notes: Vec<String>,
+    approvals: Vec<ApprovalJson>,
+    output: String,
+}
+
+/// One finding.
+#[derive(Serialize)]
+struct FindingJson {
+    /// `deny`, `require_approval` or `warn`.
+    level: &'static str,
+    /// Approvals that the rule requires, if it does.
+    require_approval: Option<NeededJson>,
+    rule: String,
+    message: String,
+    resource: Option<String>,
+    file: Option<String>,
+    line: Option<u32>,
+    link: Option<String>,
+    evidence: Option<String>,
+    /// Waiver that takes the finding out.
+    waived: Option<WaivedJson>,
+}
+
+#[derive(Serialize)]
+struct NeededJson {
+    count: u32,
+    teams: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct WaivedJson {
+    owner: String,
+    reason: String,
+    until: String,
+}
+
+/// Approval by one person.
+#[derive(Serialize)]
+struct ApprovalJson {
+    login: String,
+    at: DateTime<Utc>,
+}
+
+/// `GET /api/runs/{id}/policies`
+pub(super) async fn policies(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    Segment(asked): Segment,
+) -> Result<Json<RunPoliciesJson>, WebError> {
+    let run = find_run(&web, &sight, &asked).await?;
+    let found = web.store.policy_results_of_run(run.id).await?;
+    let found = found.unwrap_or_default();
+    let sets = found.verdicts.into_iter();
+    Ok(Json(RunPoliciesJson {
+        run: run.id.to_string(),
+        sets: sets.map(|verdict| set(verdict, &found.approvals)).collect(),
+    }))
+}
+
+fn set(verdict: Verdict, approvals: &[PolicyApproval]) -> SetJson {
+    let own = approvals
+        .iter()
+        .filter(|approval| approval.set == verdict.set);
+    let (outcome, why) = match verdict.outcome {
+        VerdictOutcome::Passed => ("passed", None),
+        VerdictOutcome::Failed => ("failed", None),
+        VerdictOutcome::NotEvaluated(why) => ("not_evaluated", Some(why)),
+    };
+    SetJson {
+        approvals: own
+            .map(|approval| ApprovalJson {
+                login: approval.login.clone(),
+                at: approval.at,
+            })
+            .collect(),
+        name: verdict.set.to_string(),
+        outcome,
+        why,
+        origin: verdict.origin,
+        content: verdict.content.as_ref().map(ToString::to_string),
+        findings: verdict.findings.into_iter().map(finding).collect(),
+        more_findings: verdict.more_findings,
+        notes: verdict.notes,
+        output: verdict.output,
+    }
+}
+
+fn finding(finding: PolicyFinding) -> FindingJson {
+    let (level, require_approval) = match finding.level {
+        FindingLevel::Deny => ("deny", None),
+        FindingLevel::RequireApproval { count, teams } => {
+            ("require_approval", Some(NeededJson { count, teams }))
+        }
+        FindingLevel::Warn => ("warn", None),
+    };
+    let (file, line) = finding.place.map(|place| (place.file, place.line)).unzip();
+    FindingJson {
+        level,
+        require_approval,
+        rule: finding.rule,
+        message: finding.message,
+        resource: finding.resource,
+        file,
+        line: line.flatten(),
+        link: finding.link,
+        evidence: finding.evidence,
+        waived: finding.waived.map(|waiver| WaivedJson {
+            owner: waiver.owner,
+            reason: waiver.reason,
+            until: waiver.until,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_policy::sets::{SetDigest, SetName};
+
+    use super::*;
+    use crate::model::Sha256Digest;
+
+    #[test]
+    fn a_result_has_everything_that_is_stored() {
+        let name = SetName::parse("basics").unwrap();
+        let definition = SetDigest(Sha256Digest::of(b"definition"));
+        let why = "conftest is missing".to_owned();
+        let mut verdict = Verdict::not_evaluated(
+            &name,
+            definition,
+            "/policies".to_owned(),
+            why,
+            "printed".to_owned(),
+        );
+        verdict.findings = vec![PolicyFinding {
+            level: FindingLevel::RequireApproval {
+                count: 2,
+                teams: vec!["acme/ops".to_owned()],
+            },
+            ..PolicyFinding::deny("main.deny", "the bucket is public")
+        }];
+        let json = serde_json::to_string_pretty(&set(verdict, &[])).unwrap();
+        insta::assert_snapshot!(json, @r#"
+        {
+          "name": "basics",
+          "outcome": "not_evaluated",
+          "why": "conftest is missing",
+          "origin": "/policies",
+          "content": null,
+          "findings": [
+            {
+              "level": "require_approval",
+              "require_approval": {
+                "count": 2,
+                "teams": [
+                  "acme/ops"
+                ]
+              },
+              "rule": "main.deny",
+              "message": "the bucket is public",
+              "resource": null,
+              "file": null,
+              "line": null,
+              "link": null,
+              "evidence": null,
+              "waived": null
+            }
+          ],
+          "more_findings": 0,
+          "notes": [],
+          "approvals": [],
+          "output": "printed"
+        }
+        "#);
+    }
+}

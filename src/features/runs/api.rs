@@ -37,13 +37,13 @@ struct SetJson {
     findings: Vec<FindingJson>,
     /// Number of findings that were not stored.
     more_findings: u32,
-    /// Remarks about waivers.
+    /// Remarks about waivers that have ended or cannot be read.
     notes: Vec<String>,
     approvals: Vec<ApprovalJson>,
     output: String,
 }
 
-/// One finding.
+/// Finding of a policy set in the plan.
 #[derive(Serialize)]
 struct FindingJson {
     /// `deny`, `require_approval` or `warn`.

@@ -1,7 +1,9 @@
 //! Writes an [`PlanExplanation`] for programs, with stable keys that `docs/check.md` documents.
 
+use lockkeeper_policy::sets::PolicySet;
 use serde::Serialize;
 
+use super::rows::{engine, source};
 use super::{Autodiscovery, FileVerdict, PlanExplanation, Planned, Skipped};
 use crate::config::BranchFilter;
 use crate::config::repos::{Decided, Decider, Demands, LockPolicy};
@@ -147,6 +149,9 @@ struct PlannedJson<'a> {
     lock: ExplainedLockJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     environment_profile: Option<ValueJson<String>>,
+    /// Policy sets, if the plans of the project are checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<ValueJson<Vec<PolicySetJson<'a>>>>,
     execution_order_group: i32,
     depends_on: Vec<&'a str>,
     silenced: ValueJson<Vec<&'static str>>,
@@ -184,6 +189,15 @@ impl<'a> PlannedJson<'a> {
             },
             lock: ExplainedLockJson::of(&rules.lock),
             environment_profile: rules.environment_profile.as_ref().map(value),
+            policies: rules.policies.as_ref().map(|decided| ValueJson {
+                value: decided
+                    .value
+                    .sets
+                    .iter()
+                    .map(|set| PolicySetJson::of(planned, set))
+                    .collect(),
+                by: DeciderJson::from(&decided.by),
+            }),
             execution_order_group: planned.order.group,
             depends_on: planned
                 .order
@@ -195,6 +209,27 @@ impl<'a> PlannedJson<'a> {
                 value: silenced,
                 by: DeciderJson::from(&rules.silenced.by),
             },
+        }
+    }
+}
+
+/// A policy set that concerns a project.
+#[derive(Debug, Serialize)]
+struct PolicySetJson<'a> {
+    name: &'a str,
+    engine: &'static str,
+    source: String,
+    /// True if the set only concerns pull requests with certain labels.
+    needs_label: bool,
+}
+
+impl<'a> PolicySetJson<'a> {
+    fn of(planned: &Planned, set: &'a PolicySet) -> Self {
+        Self {
+            name: set.name.as_str(),
+            engine: engine(set.engine),
+            source: source(&set.source),
+            needs_label: !set.concerns(&planned.key, &[]),
         }
     }
 }

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use lockkeeper_policy::sets::{PolicyEngine, PolicySet, PolicySource};
+
 use super::{OrderPosition, Planned};
 use crate::config::repo::{quoted, shown};
-use crate::config::repos::{Decider, Demands, LockPolicy};
+use crate::config::repos::{Decided, Decider, Demands, LockPolicy};
 use crate::model::{LockMode, RunKind};
 
 /// One line with a label.
@@ -120,6 +122,7 @@ pub fn rows(planned: &Planned) -> Vec<ExplainedRow> {
                 )],
             }),
     );
+    rows.extend(policies(planned));
     rows.extend(order(planned));
     if !rules.silenced.value.is_empty() {
         let kinds = quoted(
@@ -202,6 +205,74 @@ fn lock(policy: &LockPolicy) -> Vec<ExplainedValue> {
         scope,
         ExplainedValue::new(ttl, &policy.decided_by.ttl),
     ]
+}
+
+/// Names the policy sets of a project; `None` if its plans are not checked.
+fn policies(planned: &Planned) -> Option<ExplainedRow> {
+    let Decided { value, by } = planned.rules.policies.as_ref()?;
+    let mut parts: Vec<ExplainedValue> = value
+        .sets
+        .iter()
+        .map(|set| ExplainedValue::new(policy_set(planned, set), by))
+        .collect();
+    if parts.is_empty() {
+        parts.push(ExplainedValue::new("no set concerns it", by));
+    }
+    Some(ExplainedRow {
+        label: "policies",
+        parts,
+    })
+}
+
+/// Describes a policy set: "`basics` (`conftest`, `/etc/policies`)".
+fn policy_set(planned: &Planned, set: &PolicySet) -> String {
+    let name = shown(set.name.as_str());
+    let (engine, source) = (engine(set.engine), source(&set.source));
+    // The labels of the pull request are no part of an explanation.
+    let labels = if set.concerns(&planned.key, &[]) {
+        ""
+    } else {
+        ", if the pull request has one of its labels"
+    };
+    format!("`{name}` (`{engine}`, {source}{labels})")
+}
+
+/// Returns the engine of a policy set, as the file of the server names it.
+pub(super) fn engine(engine: PolicyEngine) -> &'static str {
+    match engine {
+        PolicyEngine::Conftest => "conftest",
+        PolicyEngine::Embedded => "embedded",
+        PolicyEngine::Steps(_) => "steps",
+    }
+}
+
+/// Names the place of policies.
+pub(super) fn source(source: &PolicySource) -> String {
+    match source {
+        PolicySource::Local(path) => format!("`{}`", shown(&path.to_string_lossy())),
+        PolicySource::Relative(path) => {
+            format!(
+                "the relative path `{}`, from which nothing is read",
+                shown(path)
+            )
+        }
+        PolicySource::Branch { branch, path } => format!(
+            "`{}` on the branch `{}`",
+            shown(path.as_str()),
+            shown(branch)
+        ),
+        PolicySource::Repository {
+            repository,
+            reference,
+            path,
+        } => format!(
+            "`{}` of `{}` at `{}`",
+            shown(path.as_str()),
+            shown(repository),
+            shown(reference)
+        ),
+        PolicySource::Steps => "steps of the workflow".to_owned(),
+    }
 }
 
 fn hours(time: std::time::Duration) -> String {

@@ -913,3 +913,33 @@ fn the_version_is_that_of_the_files_then_of_the_code_then_of_the_flag() {
     terraform (the default), no version: line 2 of `d/odd.tf`: `about 1.9` is not a version constraint: write a comma between conditions, not only a space, in `about 1.9`
     ");
 }
+
+#[test]
+fn policy_sets_of_a_project_are_named_with_their_engine_and_origin() {
+    let sets = "
+- {name: basics, path: /etc/policies, owners: {users: [ada]}}
+- {name: ours, source: branch, branch: main, path: policies, engine: embedded, owners: {users: [ada]}}
+- {name: shared, source: repository, repository: github.com/acme/policies, ref: v1.0.0, path: rego, owners: {users: [ada]}}
+- {name: labelled, path: /etc/labelled, when: {labels: [production]}, owners: {users: [ada]}}
+- {name: elsewhere, path: /etc/elsewhere, when: {dirs: [other]}, owners: {users: [ada]}}
+";
+    let text = format!("policies:\n  policy_sets:{}", sets.replace('\n', "\n  "));
+    let world = World::new(&["app/main.tf"]).server(text.trim_end());
+    let checked = World {
+        server: world.server.clone().with_policy_checks().unwrap(),
+        ..world
+    };
+    let told = checked.told(&["app/main.tf"]);
+    let row = told
+        .lines()
+        .find(|line| line.trim_start().starts_with("policies:"))
+        .unwrap_or_else(|| panic!("{told}"));
+    insta::assert_snapshot!(row.trim_start(), @"policies: `basics` (`conftest`, `/etc/policies`), `ours` (`embedded`, `policies` on the branch `main`), `shared` (`conftest`, `rego` of `github.com/acme/policies` at `v1.0.0`), `labelled` (`conftest`, `/etc/labelled`, if the pull request has one of its labels) (`--enable-policy-checks` of the server)");
+    let json = checked.ask(&["app/main.tf"], |question| {
+        let explanation = explain(question).unwrap();
+        serde_json::to_value(ExplanationJson::of(&explanation)).unwrap()
+    });
+    let labelled = &json["projects"][0]["policies"]["value"][3];
+    assert_eq!(labelled["name"], "labelled");
+    assert_eq!(labelled["needs_label"], true);
+}

@@ -12,7 +12,7 @@ use tracing::{Instrument, info, info_span};
 use super::stop::Stop;
 use super::{
     apply, approve_policies, cancel, explain, give_up, guards, help, hooks, interrupted,
-    permission, plan, projects, state_commands, superseded, turn, unlock, version,
+    permission, plan, policy_checks, projects, state_commands, superseded, turn, unlock, version,
 };
 
 use super::{CommandSpec, tally};
@@ -101,6 +101,11 @@ impl CommandCx<'_> {
         let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
             .map(|kind| statuses::broken(ctx, kind))
             .into_iter()
+            .chain(policy_checks::status_without_results(
+                ctx,
+                row,
+                status::policies_broken,
+            ))
             .collect();
         for run in ctx
             .store

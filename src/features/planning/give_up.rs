@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-use super::{interrupted, tally};
+use super::{interrupted, policy_checks, tally};
 use crate::context::RunCtx;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
@@ -87,6 +87,11 @@ pub(super) async fn wind_up(
     let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
         .map(|kind| statuses::broken(ctx, kind))
         .into_iter()
+        .chain(policy_checks::status_without_results(
+            ctx,
+            row,
+            status::policies_broken,
+        ))
         .collect();
     ctx.store.hooks_cut_off(row.id).await?;
     for run in ctx.store.run_list(row.id).await? {

@@ -130,6 +130,10 @@ async fn run(
     if when == IdleStatuses::IfAsked && !is_asked && !work.projects.is_empty() {
         cx.status(pending()).await?;
     }
+    if !work.projects.is_empty() && policy_checks::is_on(cx) {
+        let running = statuses::of_policies(cx.ctx, status::policies_running());
+        cx.status(running).await?;
+    }
     if wanted.is_everything() {
         let keep: Vec<_> = work
             .projects

@@ -13,14 +13,17 @@ use lockkeeper_policy::verdict::Verdict;
 use super::CommandCx;
 use super::policies::{PlannedRules, Policies};
 use crate::authz;
+use crate::context::Ctx;
 use crate::features::replies::statuses::{self, NewestRuns};
 use crate::forges::ForgeError;
-use crate::model::{CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoPath};
+use crate::model::{
+    CommitState, CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoId, RepoPath, RunKind,
+};
 use crate::render::status::PolicyCounts;
 use crate::render::{
     PolicyReport, PolicySetReport, UserText, approval_sentence, approvers, has_way_out,
 };
-use crate::store::{PlanPolicies, TeamMember};
+use crate::store::{CommandRow, PlanPolicies, TeamMember};
 
 /// Maximum number of sets that a refusal explains.
 const MOST_SETS: usize = 10;
@@ -139,9 +142,22 @@ pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
 
 /// Returns true if plans in the repository of the command are checked, as far as the administrator decides.
 pub(super) fn is_on(cx: &CommandCx<'_>) -> bool {
-    let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
+    is_on_in(cx.ctx, &cx.pull.at.repo)
+}
+
+fn is_on_in(ctx: &Ctx, repo: &RepoId) -> bool {
     let root = ProjectKey::of_dir(RepoPath::root());
-    rules.policies(None, &root).is_some()
+    ctx.settings.rules(repo).policies(None, &root).is_some()
+}
+
+/// Returns the status of policy checks of a plan that ends without results, if there is one: it may be pending.
+pub(super) fn status_without_results(
+    ctx: &Ctx,
+    row: &CommandRow,
+    end: impl FnOnce() -> (CommitState, String),
+) -> Option<CommitStatus> {
+    let is_plan = row.kind.runs() == Some(RunKind::Plan);
+    (is_plan && is_on_in(ctx, &row.pull.repo)).then(|| statuses::of_policies(ctx, end()))
 }
 
 /// Returns true if the server checks plans against policy sets, whether or not in the repository of the command.

@@ -9,7 +9,7 @@
 //! In both cases the statuses of the old commit end, and the pull request keeps its locks: the newer plan needs them,
 //! and no other pull request may take them in between.
 
-use super::{CommandSpec, WorkRound, forget};
+use super::{CommandSpec, WorkRound, forget, policy_checks};
 use crate::command::{Command, PlanCommand};
 use crate::context::RunCtx;
 use crate::features::replies::reply::{self, Reply};
@@ -116,6 +116,8 @@ async fn wind_up(
         .map(of_run)
         .collect();
     statuses.push(statuses::superseded(ctx, RunKind::Plan, &stop.why));
+    let of_policies = || status::policies_superseded(&stop.why);
+    statuses.extend(policy_checks::status_without_results(ctx, row, of_policies));
     forget(ctx, runs, &format!("{} before its turn came.", stop.why)).await?;
     Ok(statuses)
 }

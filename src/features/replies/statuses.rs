@@ -265,8 +265,12 @@ fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> C
 
 /// Returns the status of policy checks over all projects.
 pub(crate) fn policies(ctx: &Ctx, counts: PolicyCounts) -> CommitStatus {
+    of_policies(ctx, status::policies(counts))
+}
+
+/// Returns the status of policy checks with this state and description.
+pub(crate) fn of_policies(ctx: &Ctx, (state, text): (CommitState, String)) -> CommitStatus {
     let context = status::policy_context(&ctx.settings.comments.status_name);
-    let (state, text) = status::policies(counts);
     let page = format!("{}/", ctx.settings.base_url);
     status::status(context, state, &text, Some(page))
 }

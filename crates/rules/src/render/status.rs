@@ -77,6 +77,30 @@ pub fn policies(counts: PolicyCounts) -> (CommitState, String) {
     }
 }
 
+/// Returns state and description of the status of policy checks while a plan runs.
+pub fn policies_running() -> (CommitState, String) {
+    (
+        CommitState::Pending,
+        "Policy checks in progress...".to_owned(),
+    )
+}
+
+/// Returns state and description of the status of policy checks if their plan failed before it had results.
+pub fn policies_broken() -> (CommitState, String) {
+    (
+        CommitState::Failure,
+        "Policies were not checked: the plan failed.".to_owned(),
+    )
+}
+
+/// Returns state and description of the status of policy checks if a newer plan replaces theirs.
+pub fn policies_superseded(why: &str) -> (CommitState, String) {
+    (
+        CommitState::Failure,
+        format!("Policy checks superseded: {why}."),
+    )
+}
+
 /// Returns the name of the status of one project: `lockkeeper/plan: net`, `lockkeeper/apply: ./default`.
 pub fn project_context(name: &str, kind: RunKind, project: &ProjectKey) -> StatusContext {
     StatusContext::new(&format!("{name}/{kind}: {}", project.status_id()))

@@ -34,9 +34,9 @@ pub(super) async fn handle(
     let spec = match ctx.settings.grammar(&event.pull.repo).read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
         CommentReading::Command(Command::ApprovePolicies(command)) => {
-            let person = event.author_id;
             CommandSpec::Command(Command::ApprovePolicies(ApprovePoliciesCommand {
-                person,
+                person: event.author_id,
+                written_at: event.written_at,
                 ..command
             }))
         }

@@ -10,10 +10,13 @@
 //! - The set is violated. A set that was not evaluated, or has changed since, cannot be approved.
 //! - The person owns the set, or is in a team that a violated rule names, and may approve as the author of the change.
 //!
+//! To withdraw approvals, only the owner is checked: it can only refuse more.
+//!
 //! A team whose members the forge does not name lets nobody approve (P6).
 
 use std::collections::HashMap;
 
+use chrono::TimeDelta;
 use lockkeeper_policy::sets::{PolicySet, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
@@ -58,7 +61,12 @@ pub(super) async fn run(
     };
     // No status says that it runs: it asks nothing but the database and the forge.
     cx.start(vec![]).await?;
-    let meant = projects::plans(cx, &command.target, PlanUse::Approve).await?;
+    let used_to = if command.clear {
+        PlanUse::Withdraw
+    } else {
+        PlanUse::Approve
+    };
+    let meant = projects::plans(cx, &command.target, used_to).await?;
     let all = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let of_head: Vec<&PlanRecord> = all
         .iter()
@@ -172,7 +180,8 @@ impl ApprovalRequest<'_> {
             blocked: plan.blocked.clone(),
             ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Refused)
         };
-        if let Some(text) = stale(cx, plan) {
+        let stale = stale(cx, self.command, plan).filter(|_| !self.command.clear);
+        if let Some(text) = stale {
             return Ok(ProjectReport {
                 message: Some(text),
                 next: Next::Plan,
@@ -201,7 +210,7 @@ impl ApprovalRequest<'_> {
             });
         }
         let done = if self.command.clear {
-            self.clear(plan, &sets, found, &standings).await?
+            self.clear(plan, &sets, found).await?
         } else {
             self.approve(plan, &sets, found, &standings).await?
         };
@@ -210,7 +219,7 @@ impl ApprovalRequest<'_> {
 
     /// Returns why nobody can approve anything of a plan.
     fn refusal(&self, plan: &PlanRecord, standings: &[(SetName, SetStanding)]) -> Option<UserText> {
-        if matches!(plan.state, PlanState::Applied | PlanState::Applying) {
+        if !self.command.clear && matches!(plan.state, PlanState::Applied | PlanState::Applying) {
             let message = "this plan was already applied, or is being applied, so there is nothing to approve.";
             return Some(UserText::new(message, []));
         }
@@ -300,7 +309,7 @@ impl ApprovalRequest<'_> {
         let (name, login) = (&set.name, &cx.row.actor.login);
         let standing = self.standing(current, verdict).await?;
         if !standing.may_approve {
-            return Ok(Err(not_an_owner(login, set, verdict)));
+            return Ok(Err(not_an_owner(login, set, Some(verdict))));
         }
         if set.prevent_self_approve && standing.is_author {
             return Ok(Err(format!(
@@ -351,22 +360,25 @@ impl ApprovalRequest<'_> {
         plan: &PlanRecord,
         sets: &[CurrentSet],
         found: &PlanPolicies,
-        standings: &[(SetName, SetStanding)],
     ) -> Result<ApprovalOutcome, Stop> {
         let cx = self.cx;
         let (mut names, mut outcome) = (Vec::new(), ApprovalOutcome::default());
-        for (name, _) in standings.iter().filter(|(name, _)| self.is_meant(name)) {
-            let set = sets.iter().find(|(set, _)| set.name == *name);
-            let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name);
-            let (Some(set), Some(verdict)) = (set, verdict) else {
-                continue;
+        for current in sets.iter().filter(|(set, _)| self.is_meant(&set.name)) {
+            let (set, _) = current;
+            let verdict = found
+                .verdicts
+                .iter()
+                .find(|verdict| verdict.set == set.name);
+            let may_withdraw = match verdict {
+                Some(verdict) => self.standing(current, verdict).await?.may_approve,
+                None => self.owns(set).await?,
             };
-            if self.standing(set, verdict).await?.may_approve {
-                names.push(name.clone());
+            if may_withdraw {
+                names.push(set.name.clone());
             } else {
                 outcome
                     .refused
-                    .push(not_an_owner(&cx.row.actor.login, &set.0, verdict));
+                    .push(not_an_owner(&cx.row.actor.login, set, verdict));
             }
         }
         let cause = cx.cause_of("withdrawn");
@@ -406,6 +418,20 @@ impl ApprovalRequest<'_> {
             is_author: login.eq_ignore_ascii_case(&cx.pull.author),
             teams,
         })
+    }
+
+    /// Returns true if the author of the command owns a set.
+    async fn owns(&self, set: &PolicySet) -> Result<bool, ForgeError> {
+        let (cx, login) = (self.cx, &self.cx.row.actor.login);
+        if set.owners.has(login, &[]) {
+            return Ok(true);
+        }
+        for team in set.owners.teams.iter().take(MOST_TEAMS) {
+            if authz::is_member(cx.ctx, &cx.pull.at.repo, team, login).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reports the standing of a plan after the command.
@@ -474,7 +500,11 @@ struct ApprovalOutcome {
 }
 
 /// Returns why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
-fn stale(cx: &CommandCx<'_>, plan: &PlanRecord) -> Option<UserText> {
+fn stale(
+    cx: &CommandCx<'_>,
+    command: &ApprovePoliciesCommand,
+    plan: &PlanRecord,
+) -> Option<UserText> {
     if plan.head != cx.pull.head {
         let message = format!(
             "the plan was made for commit `{}`, and the pull request is at `{}` now. Nothing was approved.",
@@ -491,7 +521,18 @@ fn stale(cx: &CommandCx<'_>, plan: &PlanRecord) -> Option<UserText> {
         );
         return Some(UserText::new(message, []));
     }
-    if plan.created_at <= cx.row.created_at {
+    let Some(written_at) = command.written_at else {
+        let host = cx.pull.at.repo.host();
+        let message = format!(
+            "{host} did not say when the comment was written, so nobody knows whether its author has seen the plan. \
+             Nothing was approved."
+        );
+        let hint = "Comment the command again.".to_owned();
+        return Some(UserText::new(message, [hint]));
+    };
+    // The delivery may be late, and the forge names full seconds.
+    let seen_at = cx.row.created_at.min(written_at + TimeDelta::seconds(1));
+    if plan.created_at <= seen_at {
         return None;
     }
     let message = "the plan is newer than the comment that approves it, so nobody can have looked at it before. \
@@ -500,12 +541,12 @@ fn stale(cx: &CommandCx<'_>, plan: &PlanRecord) -> Option<UserText> {
     Some(UserText::new(message, [hint]))
 }
 
-fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict) -> String {
+fn not_an_owner(login: &str, set: &PolicySet, verdict: Option<&Verdict>) -> String {
     format!(
         "{} may not approve `{}`. {}",
         quoted(login),
         set.name,
-        approval_sentence(&set.owners, Some(verdict), "it")
+        approval_sentence(&set.owners, verdict, "it")
     )
 }
 

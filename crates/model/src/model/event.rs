@@ -1,5 +1,7 @@
 //! Events: the meaning of deliveries in our own words, without the field names of a forge.
 
+use chrono::{DateTime, Utc};
+
 use super::comment::CommentId;
 use super::mirror::RepositoryEventKind;
 use super::pull::{BranchName, CommitSha, PullHead, PullRef};
@@ -103,6 +105,10 @@ pub struct CommentEvent {
     pub author_id: Option<u64>,
     /// True if the forge says that the author is a bot.
     pub author_is_bot: bool,
+    /// Time when the author wrote the comment, in seconds. `None` if the forge does not say it. The delivery may come much
+    /// later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<DateTime<Utc>>,
 }
 
 impl Event {

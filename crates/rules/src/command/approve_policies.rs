@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use chrono::{DateTime, Utc};
+
 use super::Command;
 use super::flags::{Arguments, CommandFlag};
 use super::mistake::CommandFault;
@@ -37,6 +39,10 @@ pub struct ApprovePoliciesCommand {
     /// be given up and taken by somebody else, so an approval must not hang on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub person: Option<u64>,
+    /// Time when the comment was written, if the forge named it. It is not a part of the text: the comment may be
+    /// delivered later, after a plan that its author has not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<DateTime<Utc>>,
 }
 
 pub(super) static SPEC: GrammarRow = GrammarRow {
@@ -57,6 +63,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
         policy_set: arguments.value(&POLICY_SET).map(|word| word.text.clone()),
         clear: arguments.switch(&CLEAR),
         person: None,
+        written_at: None,
     }))
 }
 

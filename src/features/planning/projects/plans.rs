@@ -20,13 +20,15 @@ const MOST_WAITING: usize = 5;
 pub(in crate::features::planning) enum PlanUse {
     Apply,
     Approve,
+    /// To withdraw approvals, also those of plans that were discarded.
+    Withdraw,
 }
 
 impl PlanUse {
     fn verb(self) -> &'static str {
         match self {
             Self::Apply => "apply",
-            Self::Approve => "approve",
+            Self::Approve | Self::Withdraw => "approve",
         }
     }
 }
@@ -90,7 +92,7 @@ pub(in crate::features::planning) async fn plans(
     }
     Ok(wanted
         .into_iter()
-        .filter(|plan| plan.state != PlanState::Discarded)
+        .filter(|plan| used_to == PlanUse::Withdraw || plan.state != PlanState::Discarded)
         .collect())
 }
 

@@ -223,6 +223,10 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
         author: login(user, "comment.user.login")?,
         author_id: user.and_then(|user| user.id),
         author_is_bot: user.and_then(|user| user.kind.as_deref()) == Some("Bot"),
+        written_at: payload
+            .comment
+            .created_at
+            .and_then(|time| time.parse().ok()),
     }))
 }
 

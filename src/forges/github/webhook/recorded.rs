@@ -131,15 +131,15 @@ fn deliveries_about_pulls_that_need_nothing_say_why() {
 fn only_new_comments_on_pulls_are_comments() {
     insta::assert_snapshot!(
         meaning("issue_comment.created_on_pull"),
-        @r#"{"event":"comment","pull":{"repo":"github.com/acme/infra","number":1},"comment":492700400,"body":"lockkeeper plan -d \"network\" -- -lock=false\r\n\r\nThanks! — Jané 🚢","author":"jane-doe","author_id":21031067,"author_is_bot":false}"#
+        @r#"{"event":"comment","pull":{"repo":"github.com/acme/infra","number":1},"comment":492700400,"body":"lockkeeper plan -d \"network\" -- -lock=false\r\n\r\nThanks! — Jané 🚢","author":"jane-doe","author_id":21031067,"author_is_bot":false,"written_at":"2019-05-15T15:20:21Z"}"#
     );
     insta::assert_snapshot!(
         meaning("issue_comment.created_on_pull_through_app"),
-        @r#"{"event":"comment","pull":{"repo":"github.com/acme/infra","number":1},"comment":492700400,"body":"lockkeeper apply","author":"jane-doe","author_id":21031067,"author_is_bot":false}"#
+        @r#"{"event":"comment","pull":{"repo":"github.com/acme/infra","number":1},"comment":492700400,"body":"lockkeeper apply","author":"jane-doe","author_id":21031067,"author_is_bot":false,"written_at":"2019-05-15T15:20:21Z"}"#
     );
     insta::assert_snapshot!(
         meaning("issue_comment.created_by_bot"),
-        @r#"{"event":"comment","pull":{"repo":"github.com/acme/infra","number":1},"comment":492700400,"body":"Plan finished.","author":"lockkeeper-acme[bot]","author_id":49699333,"author_is_bot":true}"#
+        @r#"{"event":"comment","pull":{"repo":"github.com/acme/infra","number":1},"comment":492700400,"body":"Plan finished.","author":"lockkeeper-acme[bot]","author_id":49699333,"author_is_bot":true,"written_at":"2019-05-15T15:20:21Z"}"#
     );
     insta::assert_snapshot!(
         meaning("issue_comment.created_on_issue"),

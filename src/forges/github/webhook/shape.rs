@@ -92,6 +92,8 @@ pub(super) struct WebhookComment {
     pub body: Option<String>,
     #[serde(default)]
     pub user: Option<WebhookUser>,
+    #[serde(default)]
+    pub created_at: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -86,6 +86,7 @@ fn a_command() -> impl Strategy<Value = Command> {
                 policy_set,
                 clear,
                 person: None,
+                written_at: None,
             })
         }),
         located()

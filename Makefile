@@ -32,10 +32,10 @@ lint: ## Check formatting, wording of comments and type names, lints, documentat
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 	.ci/deny
 
-interop: ## Test with other versions of Terraform, a real OpenTofu, servers of S3 and Azure, real Go modules and the version before, which takes minutes to build once
+interop: ## Test with other versions of Terraform, a real OpenTofu, a real conftest, servers of S3 and Azure, real Go modules and the version before, which takes minutes to build once
 	@.ci/setup interop
 	LOCKKEEPER_INTEROP="$${XDG_CACHE_HOME:-$$HOME/.cache}/lockkeeper-tools/interop" \
-		.ci/scratch cargo test --locked --test it -- --ignored hostile::interop registry:: upgrade:: $(ARGS)
+		.ci/scratch cargo test --locked --test it -- --ignored hostile::interop policies:: registry:: upgrade:: $(ARGS)
 
 bench: ## Measure (ARGS: passed on to cargo bench)
 	@.ci/setup test

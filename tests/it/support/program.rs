@@ -74,6 +74,12 @@ pub fn opentofu() -> PathBuf {
     program
 }
 
+/// Returns the conftest that `make interop` builds.
+pub fn real_conftest() -> PathBuf {
+    let (_, program) = interop_programs("conftest-").pop().expect("there is one");
+    program
+}
+
 /// Returns the path of bubblewrap.
 pub fn bwrap() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -27,6 +27,8 @@ pub enum Part {
     Pages,
     /// Finding the projects of a change.
     Discovery,
+    /// Evaluating policies on a large plan.
+    Policies,
     /// The registry of modules.
     Registry,
     /// The scheduler of mirror syncs, with many repositories.
@@ -69,7 +71,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,registry,mirrors,checkouts,large,accounts,sandbox, --full or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,policies,registry,mirrors,checkouts,large,accounts,sandbox, --full or --dir DIRECTORY"
                 ),
             }
         }
@@ -94,6 +96,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "whole" => Ok(Part::Whole),
         "pages" => Ok(Part::Pages),
         "discovery" => Ok(Part::Discovery),
+        "policies" => Ok(Part::Policies),
         "registry" => Ok(Part::Registry),
         "mirrors" => Ok(Part::Mirrors),
         "checkouts" => Ok(Part::Checkouts),
@@ -102,7 +105,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, registry, mirrors, \
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, policies, registry, mirrors, \
                  checkouts, large, accounts, sandbox"
             )
         }

@@ -23,6 +23,7 @@ mod machine;
 mod memory;
 mod mirrors;
 mod pages;
+mod policies;
 mod queue;
 mod recovery;
 mod registry;
@@ -145,6 +146,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     }
     if arguments.wants(Part::Discovery) {
         print(discovery::measure(work.path()).context("discovery")?);
+    }
+    if arguments.wants(Part::Policies) {
+        print(
+            runtime
+                .block_on(policies::measure(work.path()))
+                .context("policies")?,
+        );
     }
     if arguments.wants(Part::Registry) {
         let sizes = registry::Sizes::new(arguments.is_full);

@@ -4,10 +4,14 @@
 //! - Only Rego v1, the default of conftest since 0.60. Policies in the older syntax are an error; so is everything
 //!   that needs the network, the clock or the environment (`http.send`, `time.now_ns`, `opa.runtime`), even where it
 //!   would not be reached.
-//! - A rule whose result is no set or list of texts and objects is an error. conftest ignores such results.
+//! - A rule whose result is no set or list of texts and objects is an error. conftest ignores such results, rules with empty
+//!   messages, and rules or packages whose names differ from others only in case.
 //! - No rule at all in the packages is an error, and so is a plan that is not an object.
 //! - Rules `require_approval` exist: violations that pass with a number of approvals. Under conftest, a `violation` whose object
 //!   has the key `require_approval` is the same, in both engines.
+//!
+//! Two differences refuse less, on policies that never worked with conftest: it checks types and annotations, and finds
+//! recursion that is not reached. The corpus in `tests/fixtures/policies` has all differences; `make interop` compares.
 //!
 //! Nothing here opens a file. Time is limited by the evaluator itself, which looks at the clock between two
 //! steps; a single function can still take long, and nothing limits memory. So a server evaluates in a child process
@@ -28,7 +32,7 @@ use regorus::{Engine, PolicyLengthConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::findings::{FindingLevel, FindingPlace, PolicyFinding};
+use crate::findings::{FindingLevel, FindingPlace, NO_MESSAGE, PolicyFinding};
 
 /// Largest number of files of a set.
 pub const MAX_FILES: usize = 2000;
@@ -514,11 +518,13 @@ fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<PolicyFin
                 };
                 let approval = match (kind, fields.get("require_approval")) {
                     (RuleKind::RequireApproval, _) => Some(&fields),
-                    (RuleKind::Deny, Some(Value::Object(approval))) => Some(approval),
-                    (RuleKind::Deny, Some(_)) => {
+                    (RuleKind::Deny | RuleKind::Warn, Some(Value::Object(approval))) => {
+                        Some(approval)
+                    }
+                    (RuleKind::Deny | RuleKind::Warn, Some(_)) => {
                         return Err(unusable("`require_approval` is no object with `count`"));
                     }
-                    (RuleKind::Deny, None) | (RuleKind::Warn, _) => None,
+                    (RuleKind::Deny | RuleKind::Warn, None) => None,
                 };
                 if let Some(approval) = approval {
                     finding.level = required_approval(approval).ok_or_else(|| {
@@ -533,7 +539,7 @@ fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<PolicyFin
             }
         }
         if finding.message.trim().is_empty() {
-            "(no message)".clone_into(&mut finding.message);
+            NO_MESSAGE.clone_into(&mut finding.message);
         }
         findings.push(finding);
     }

@@ -131,7 +131,7 @@ const MAX_TEAM: usize = 200;
 const MAX_TEAMS: usize = 50;
 
 /// Message of a finding without one.
-const NO_MESSAGE: &str = "The rule gives no message.";
+pub(crate) const NO_MESSAGE: &str = "The rule gives no message.";
 
 impl PolicyFinding {
     /// Returns a finding without anything else.

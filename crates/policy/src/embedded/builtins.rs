@@ -76,17 +76,59 @@ pub(super) fn register(engine: &mut Engine, failure: &Failure) -> Result<(), Eva
         });
         let parameters = vec![parameter; usize::from(*arity).max(1)];
         let failure = failure.clone();
-        let wrapped = move |arguments: Vec<Value>| {
+        let wrapped = move |mut arguments: Vec<Value>| {
+            if let Some(at) = pattern_of(name)
+                && let Some(Value::String(pattern)) = arguments.get(at)
+            {
+                let pattern = with_ascii_classes(pattern);
+                arguments[at] = Value::from(pattern);
+            }
             let result = match (name, arguments.first()) {
                 ("sprintf", _) => return Ok(sprintf(&arguments)),
+                ("count", Some(Value::String(text))) => {
+                    return Ok(Value::from(text.chars().count()));
+                }
+                ("glob.quote_meta", Some(Value::String(text))) => {
+                    return Ok(Value::from(glob_quoted(text)));
+                }
+                ("lower", Some(Value::String(text))) => {
+                    let lower = text.chars().map(|c| c.to_lowercase().next().unwrap_or(c));
+                    return Ok(Value::from(lower.collect::<String>()));
+                }
+                ("upper", Some(Value::String(text))) => {
+                    let upper: String = text.chars().map(upper).collect();
+                    return Ok(Value::from(upper));
+                }
                 ("json.is_valid", Some(Value::String(text))) => match Value::from_json_str(text) {
                     Err(error) if format!("{error:#}").contains(TOO_DEEP) => Err(error),
                     Ok(_) => Ok(Value::Bool(true)),
                     Err(_) => Ok(Value::Bool(false)),
                 },
+                ("glob.match", _) => match glob_arguments(&arguments) {
+                    Some((pattern, delimiters, text)) => {
+                        let regex = regex_of_glob(pattern, &delimiters)
+                            .and_then(|regex| regex::Regex::new(&regex).ok());
+                        if let Some(regex) = regex {
+                            return Ok(Value::Bool(regex.is_match(text)));
+                        }
+                        failure.note(name, "the pattern may have another meaning in conftest");
+                        return Ok(Value::Undefined);
+                    }
+                    None => function(&place, &parameters, &arguments, false),
+                },
                 _ => function(&place, &parameters, &arguments, false),
             };
             let error = match result {
+                Ok(Value::String(text)) if name.starts_with("json.marshal") => {
+                    return Ok(Value::from(without_html(&text)));
+                }
+                Ok(Value::Undefined) if name == "regex.replace" => {
+                    // Conftest may be able to read the regular expression.
+                    if arguments.iter().all(|it| matches!(it, Value::String(_))) {
+                        failure.note(name, "invalid regex");
+                    }
+                    return Ok(Value::Undefined);
+                }
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
@@ -110,6 +152,161 @@ pub(super) fn register(engine: &mut Engine, failure: &Failure) -> Result<(), Eva
             .map_err(|error| EvalError::Failed(plain(&error)))?;
     }
     Ok(())
+}
+
+/// Returns the position of the regular expression among the arguments of a function.
+fn pattern_of(function: &str) -> Option<usize> {
+    match function {
+        "regex.find_all_string_submatch_n"
+        | "regex.find_n"
+        | "regex.is_valid"
+        | "regex.match"
+        | "regex.split" => Some(0),
+        "regex.replace" => Some(1),
+        _ => None,
+    }
+}
+
+/// Gives a regular expression the meaning that it has in conftest: classes such as `\d` are ASCII. Otherwise an author could
+/// choose the digits of another script for a name that has to match.
+fn with_ascii_classes(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match rest.next() {
+            // A class in brackets may contain others.
+            Some('d') => out.push_str("[0-9]"),
+            Some('D') => out.push_str("[^0-9]"),
+            Some('w') => out.push_str("[0-9A-Za-z_]"),
+            Some('W') => out.push_str("[^0-9A-Za-z_]"),
+            Some('s') => out.push_str(r"[\t\n\f\r ]"),
+            Some('S') => out.push_str(r"[^\t\n\f\r ]"),
+            Some('b') => out.push_str(r"(?-u:\b)"),
+            // Not a regular expression for texts, so the evaluation ends with an error.
+            Some('B') => out.push_str(r"(?-u:\B)"),
+            // The start and the end of a word here, but ordinary characters in conftest.
+            Some(c @ ('<' | '>')) => out.push(c),
+            Some(c) => out.extend(['\\', c]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+/// Returns the pattern, the delimiters and the text of `glob.match`; `None` for arguments of other types.
+fn glob_arguments(arguments: &[Value]) -> Option<(&str, Vec<char>, &str)> {
+    let [Value::String(pattern), delimiters, Value::String(text)] = arguments else {
+        return None;
+    };
+    let delimiters = match delimiters {
+        Value::Null => Vec::new(),
+        Value::Array(list) if list.is_empty() => vec!['.'],
+        Value::Array(list) => list.iter().map(single_char).collect::<Option<_>>()?,
+        Value::Undefined
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Set(_)
+        | Value::Object(_) => return None,
+    };
+    Some((pattern, delimiters, text))
+}
+
+/// Returns a pattern that matches only this text.
+fn glob_quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if r"*?\[]{}".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn single_char(value: &Value) -> Option<char> {
+    let Value::String(text) = value else {
+        return None;
+    };
+    let mut chars = text.chars();
+    chars.next().filter(|_| chars.next().is_none())
+}
+
+/// Returns the regular expression of a pattern, in which `**` stands for any text wherever it is; `None` for a pattern that is not certain to mean the same in conftest.
+fn regex_of_glob(pattern: &str, delimiters: &[char]) -> Option<String> {
+    let escaped = |c: char| regex::escape(c.encode_utf8(&mut [0; 4]));
+    let any = if delimiters.is_empty() {
+        "(?s:.)".to_owned()
+    } else {
+        let list: String = delimiters.iter().map(|c| escaped(*c)).collect();
+        format!("[^{list}]")
+    };
+    let mut out = r"\A(?:".to_owned();
+    let mut rest = pattern.chars().peekable();
+    let mut depth = 0_usize;
+    while let Some(c) = rest.next() {
+        match c {
+            '*' if rest.next_if_eq(&'*').is_some() => out.push_str("(?s:.*)"),
+            '*' => {
+                out.push_str(&any);
+                out.push('*');
+            }
+            '?' => out.push_str(&any),
+            '[' => {
+                let is_negated = rest.next_if_eq(&'!').is_some();
+                let list: Vec<char> = rest.by_ref().take_while(|c| *c != ']').collect();
+                let inside: String = match list[..] {
+                    [first, '-', last] => format!("{}-{}", escaped(first), escaped(last)),
+                    [] => return None,
+                    _ if list.iter().any(|c| "-\\[!".contains(*c)) => return None,
+                    _ => list.iter().map(|c| escaped(*c)).collect(),
+                };
+                out.push_str(if is_negated { "[^" } else { "[" });
+                out.push_str(&inside);
+                out.push(']');
+            }
+            '{' => {
+                depth += 1;
+                out.push_str("(?:");
+            }
+            ',' if depth > 0 => out.push('|'),
+            '}' => {
+                depth = depth.checked_sub(1)?;
+                out.push(')');
+            }
+            '\\' => out.push_str(&escaped(rest.next()?)),
+            _ => out.push_str(&escaped(c)),
+        }
+    }
+    out.push_str(r")\z");
+    (depth == 0).then_some(out)
+}
+
+/// Returns the upper case of a character, which is one character in conftest.
+fn upper(c: char) -> char {
+    let mut upper = c.to_uppercase();
+    match (upper.next(), upper.next()) {
+        (Some(one), None) => one,
+        _ => c,
+    }
+}
+
+/// Writes JSON as Go does, which escapes the characters of HTML.
+fn without_html(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", u32::from(c)).ok();
+            }
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// Formats as Go does, whose functions conftest uses. The function of the evaluator fails on verbs and values that do
@@ -152,7 +349,7 @@ impl Argument<'_> {
     /// Returns the value with the name of its type in Go, for verbs that do not fit.
     fn with_type(&self) -> String {
         match self {
-            Self::Integer(digits) => format!("int={digits}"),
+            Self::Integer(digits) => format!("int64={digits}"),
             Self::Float(float) => format!("float64={}", go_float(*float)),
             Self::Text(text) => format!("string={text}"),
         }
@@ -429,14 +626,75 @@ mod tests {
             ("%[2]s %[1]s", r#"["a", "b"]"#, "b a"),
             // Mistakes keep the message, and so the finding.
             ("%d", r#"["x"]"#, "%!d(string=x)"),
-            ("%s", "[5]", "%!s(int=5)"),
+            ("%s", "[5]", "%!s(int64=5)"),
             ("%s and %s", r#"["a"]"#, "a and %!s(MISSING)"),
-            ("none", r#"["a", 1]"#, "none%!(EXTRA string=a, int=1)"),
+            ("none", r#"["a", 1]"#, "none%!(EXTRA string=a, int64=1)"),
             ("100%", "[]", "100%!(NOVERB)"),
             ("%99999999999999999999d", "[]", "%!d(MISSING)"),
             ("%y", "[1.5]", "%!y(float64=1.5)"),
         ] {
             assert_eq!(go(format, values), expected, "{format} {values}");
         }
+    }
+
+    #[test]
+    fn classes_of_regular_expressions_are_ascii() {
+        for (pattern, text, is_match) in [
+            (r"^\w+$", "fine_1", true),
+            (r"^\w+$", "größe", false),
+            (r"^[\w-]+$", "a-1", true),
+            (r"^[^\d]+$", "١", true),
+            (r"^\d+$", "١", false),
+            (r"^\D$", "١", true),
+            (r"^a\sb$", "a\u{a0}b", false),
+            (r"^a\Sb$", "a\u{a0}b", true),
+            (r"\bx", "öx", true),
+            (r"^\<a\.b\\$", r"<a.b\", true),
+        ] {
+            let regex = regex::Regex::new(&with_ascii_classes(pattern)).unwrap();
+            assert_eq!(regex.is_match(text), is_match, "{pattern} {text}");
+        }
+        assert!(regex::Regex::new(&with_ascii_classes(r"\B")).is_err());
+    }
+
+    #[test]
+    fn patterns_match_as_in_conftest() {
+        for (pattern, delimiters, text, is_match) in [
+            ("a.**", ".", "a.b.c", true),
+            ("**.a", ".", "a", false),
+            ("public-**", ".", "public-a.b", true),
+            ("**/a", "/", "x/a", true),
+            ("**/a", "/", "a", false),
+            ("*.com", "./", "a.b.com", false),
+            ("*", "", "a.b/c\n\0", true),
+            ("?b", ".", "äb", true),
+            ("a[^x]b", ".", "a-b", false),
+            ("a[^x]b", ".", "a^b", true),
+            ("a[!x]b", ".", "a-b", true),
+            ("[a-c]b", ".", "bb", true),
+            ("a{,-,b}b", ".", "a-b", true),
+            ("\\*", ".", "*", true),
+            ("a*b", ".", "a\nb", true),
+            ("(a|b)+", ".", "(a|b)+", true),
+        ] {
+            let delimiters: Vec<char> = delimiters.chars().collect();
+            let regex = regex_of_glob(pattern, &delimiters).unwrap();
+            let regex = regex::Regex::new(&regex).unwrap();
+            assert_eq!(regex.is_match(text), is_match, "{pattern} {text}");
+        }
+        assert_eq!(glob_quoted(r"a*b?c[d]e{f},\"), r"a\*b\?c\[d\]e\{f\},\\");
+        for pattern in ["}", "{a", "[]", "[a-cx]", "a\\", "[\\]]"] {
+            assert_eq!(regex_of_glob(pattern, &['.']), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn each_character_stays_one_character() {
+        let upper: String = "straße ä".chars().map(upper).collect();
+        assert_eq!(upper, "STRAßE Ä");
+        assert_eq!(
+            without_html(r#"{"a":"<b> & c"}"#),
+            r#"{"a":"\u003cb\u003e \u0026 c"}"#
+        );
     }
 }

@@ -310,7 +310,7 @@ fn values_that_only_this_evaluator_cannot_handle_silence_no_rule() {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let plan = serde_json::json!({"name": "public-\u{0}", "policy": deep}).to_string();
     for body in [
-        "glob.match(\"public-*\", [], input.name)",
+        "glob.match(\"[a-cx]*\", [], input.name)",
         "json.unmarshal(input.policy)",
         "json.is_valid(input.policy)",
         "not json.unmarshal(input.policy)",
@@ -352,7 +352,7 @@ fn results_that_are_no_messages_are_errors() {
     // An empty message is a violation, and `false` is none.
     assert_eq!(
         found("package main\n\ndeny contains \"\" if true\n"),
-        ["! main.deny: (no message)"]
+        ["! main.deny: The rule gives no message."]
     );
     assert_eq!(
         found("package main\n\ndefault deny := false\n"),

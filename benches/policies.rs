@@ -219,10 +219,10 @@ fn rules() -> String {
 fn plan() -> Value {
     let resource = |number: usize| {
         let mut tags = json!({"env": "prod", "team": format!("team{}", number % 30)});
-        if number % 97 != 0 {
+        if !number.is_multiple_of(97) {
             tags["owner"] = json!("ops");
         }
-        let open = if number % 89 == 0 {
+        let open = if number.is_multiple_of(89) {
             "0.0.0.0/0"
         } else {
             "10.0.0.0/8"

@@ -252,11 +252,10 @@ fn assert_all(compared: &[Comparison], is_expected: impl Fn(&Comparison) -> bool
 
 /// Checks that each set has at least one comparison of a kind.
 fn assert_each_set(compared: &[Comparison], is_of_kind: impl Fn(&Comparison) -> bool) {
-    let sets = |compared: &mut dyn Iterator<Item = &Comparison>| -> BTreeSet<String> {
-        compared.map(|comparison| comparison.set.clone()).collect()
-    };
-    let all = sets(&mut compared.iter());
-    let of_kind = sets(&mut compared.iter().filter(|comparison| is_of_kind(comparison)));
+    let set = |comparison: &Comparison| comparison.set.clone();
+    let all: BTreeSet<String> = compared.iter().map(set).collect();
+    let some = compared.iter().filter(|comparison| is_of_kind(comparison));
+    let of_kind: BTreeSet<String> = some.map(set).collect();
     assert_eq!(of_kind, all);
 }
 

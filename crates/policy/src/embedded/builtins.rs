@@ -213,7 +213,7 @@ fn glob_arguments(arguments: &[Value]) -> Option<(&str, Vec<char>, &str)> {
         | Value::Set(_)
         | Value::Object(_) => return None,
     };
-    Some((pattern, delimiters, text))
+    Some((&**pattern, delimiters, &**text))
 }
 
 /// Returns a pattern that matches only this text.
@@ -258,11 +258,18 @@ fn regex_of_glob(pattern: &str, delimiters: &[char]) -> Option<String> {
             '?' => out.push_str(&any),
             '[' => {
                 let is_negated = rest.next_if_eq(&'!').is_some();
-                let list: Vec<char> = rest.by_ref().take_while(|c| *c != ']').collect();
+                let mut list = Vec::new();
+                loop {
+                    match rest.next()? {
+                        ']' => break,
+                        c => list.push(c),
+                    }
+                }
                 let inside: String = match list[..] {
-                    [first, '-', last] => format!("{}-{}", escaped(first), escaped(last)),
                     [] => return None,
-                    _ if list.iter().any(|c| "-\\[!".contains(*c)) => return None,
+                    _ if list.iter().any(|c| "\\[!".contains(*c)) => return None,
+                    [first, '-', last] => format!("{}-{}", escaped(first), escaped(last)),
+                    _ if list.contains(&'-') => return None,
                     _ => list.iter().map(|c| escaped(*c)).collect(),
                 };
                 out.push_str(if is_negated { "[^" } else { "[" });
@@ -683,7 +690,7 @@ mod tests {
             assert_eq!(regex.is_match(text), is_match, "{pattern} {text}");
         }
         assert_eq!(glob_quoted(r"a*b?c[d]e{f},\"), r"a\*b\?c\[d\]e\{f\},\\");
-        for pattern in ["}", "{a", "[]", "[a-cx]", "a\\", "[\\]]"] {
+        for pattern in ["}", "{a", "[]", "[a", "[a-cx]", "a\\", "[\\]]"] {
             assert_eq!(regex_of_glob(pattern, &['.']), None, "{pattern}");
         }
     }

@@ -236,7 +236,8 @@ fn single_char(value: &Value) -> Option<char> {
     chars.next().filter(|_| chars.next().is_none())
 }
 
-/// Returns the regular expression of a pattern, in which `**` stands for any text wherever it is; `None` for a pattern that is not certain to mean the same in conftest.
+/// Returns the regular expression of a pattern, in which `**` stands for any text wherever it is; `None` for a pattern that is
+/// not certain to mean the same in conftest.
 fn regex_of_glob(pattern: &str, delimiters: &[char]) -> Option<String> {
     let escaped = |c: char| regex::escape(c.encode_utf8(&mut [0; 4]));
     let any = if delimiters.is_empty() {

@@ -21,6 +21,7 @@ use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
 story!(
     an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_out_until_then,
     a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed,
+    a_plan_that_violates_policies_is_not_applied,
     an_apply_that_was_cut_off_is_told_and_never_done_again,
     what_an_application_is_must_be_in_the_repository,
     a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plans,
@@ -319,6 +320,45 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_violates_policies_is_not_applied(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = "package main\n# fake: deny the bucket is public\n";
+    std::fs::write(dir.path().join("main.rego"), policy).unwrap();
+    let set = serde_json::json!({
+        "name": "basics",
+        "path": dir.path(),
+        "owners": {"users": ["bob"]},
+    });
+    let config = serde_json::json!({"policies": {"policy_sets": [set]}}).to_string();
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let app = network(&bot).await;
+    let plan = told(&bot, &app, ApplicationAction::Plan).await;
+    assert!(
+        plan.contains("**❌ Policies did not pass**") && plan.contains("the bucket is public"),
+        "{plan}"
+    );
+    assert_eq!(last_plan(&bot, &app).await, Some(PlanState::Planned));
+    let refused = told(&bot, &app, ApplicationAction::Apply).await;
+    for part in [
+        "**Apply refused**: the policies of this plan did not pass: `basics` is violated",
+        "can only be approved on a pull request",
+    ] {
+        assert!(refused.contains(part), "{part}\n{refused}");
+    }
+    assert_eq!(applies(&bot), 0);
+    std::fs::write(dir.path().join("main.rego"), "package main\n").unwrap();
+    let plan = told(&bot, &app, ApplicationAction::Plan).await;
+    assert!(plan.contains("Policies passed"), "{plan}");
+    let applied = told(&bot, &app, ApplicationAction::Apply).await;
+    assert!(applied.contains(": applied\n"), "{applied}");
+    assert_eq!(applies(&bot), 1);
+    bot.end(&[]).await;
 }
 
 async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend) {

@@ -24,6 +24,7 @@ story!(
     an_approval_that_was_withdrawn_keeps_the_pull_request_open,
     a_forge_that_is_away_for_a_moment_is_asked_again,
     a_project_without_changes_has_requirements_too,
+    a_project_without_changes_has_policies_too,
     a_project_that_was_never_planned_keeps_the_pull_request_open,
     a_project_that_could_not_be_planned_keeps_the_pull_request_open,
     a_plan_that_was_discarded_keeps_the_pull_request_open,
@@ -377,6 +378,38 @@ async fn a_project_without_changes_has_requirements_too(backend: Backend) {
         "{told}"
     );
     bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_project_without_changes_has_policies_too(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = "package main\n# fake: deny the bucket is public\n";
+    std::fs::write(dir.path().join("main.rego"), policy).unwrap();
+    let config = serde_json::json!({"policies": {"policy_sets": [{
+        "name": "basics",
+        "path": dir.path(),
+        "owners": {"users": ["bob"]},
+        "when": {"dirs": ["app"]},
+    }]}})
+    .to_string();
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let (mut bot, pull) = planned(backend, &[WIDER, SAME], &flags).await;
+    bot.say(pull, "lockkeeper apply").await;
+    let told = bot.comment(pull);
+    let waits = "Not merged yet: dir: `app` workspace: `default` has policies that did not pass.";
+    assert!(
+        told.contains(waits) && told.contains(": applied\n"),
+        "{told}"
+    );
+    assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 0));
+    bot.hear(pull, "bob", "lockkeeper approve_policies").await;
+    let told = bot.comment(pull);
+    assert!(told.contains("`bob` approved"), "{told}");
+    bot.say(pull, "lockkeeper apply").await;
+    merged(&mut bot, pull);
+    bot.end(&[]).await;
 }
 
 fn not_merged_nothing_applied(bot: &mut Bot, pull: PullNumber) -> String {

@@ -36,6 +36,7 @@ mod pending;
 mod permission;
 mod plan;
 mod policy_approvals;
+mod policy_gate;
 mod policy_verdicts;
 mod projects;
 mod providers;

@@ -2,6 +2,7 @@
 //! saw. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
 
 use std::path::Path;
+use std::time::Duration;
 
 use lockkeeper::emulator::NewTeam;
 use lockkeeper::model::PullNumber;
@@ -18,17 +19,16 @@ story!(
     every_person_counts_once_and_the_author_not_at_all,
     members_of_a_team_approve,
     an_approval_can_be_withdrawn,
-    a_set_that_was_added_after_the_plan_needs_a_new_plan,
     a_set_that_was_not_evaluated_cannot_be_approved,
 );
 
-const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-const LOCK: &str = "acme/infra/network/default by #1";
-const APPROVE: &str = "lockkeeper approve_policies";
-const APPLY: &str = "lockkeeper apply";
+pub(super) const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+pub(super) const LOCK: &str = "acme/infra/network/default by #1";
+pub(super) const APPROVE: &str = "lockkeeper approve_policies";
+pub(super) const APPLY: &str = "lockkeeper apply";
 
 /// Writes a policy with these orders for the stand-in, and returns its set with further keys.
-fn set(dir: &Path, name: &str, orders: &str, keys: &Value) -> Value {
+pub(super) fn set(dir: &Path, name: &str, orders: &str, keys: &Value) -> Value {
     let path = dir.join(name);
     std::fs::create_dir_all(&path).unwrap();
     std::fs::write(path.join("main.rego"), format!("package main\n{orders}\n")).unwrap();
@@ -38,7 +38,7 @@ fn set(dir: &Path, name: &str, orders: &str, keys: &Value) -> Value {
     set
 }
 
-fn config(sets: &[Value]) -> String {
+pub(super) fn config(sets: &[Value]) -> String {
     json!({"policies": {"policy_sets": sets}}).to_string()
 }
 
@@ -55,13 +55,13 @@ async fn planned(backend: Backend, sets: &[Value]) -> (Bot, PullNumber) {
 }
 
 /// Comments as somebody, and checks the reply.
-async fn tells(bot: &mut Bot, pull: PullNumber, who: &str, text: &str, expected: &str) {
+pub(super) async fn tells(bot: &mut Bot, pull: PullNumber, who: &str, text: &str, expected: &str) {
     bot.hear(pull, who, text).await;
     let answer = bot.answer(pull);
     assert!(answer.contains(expected), "{who}: {text}\n{answer}");
 }
 
-fn applies(bot: &Bot) -> usize {
+pub(super) fn applies(bot: &Bot) -> usize {
     let calls = bot.calls();
     calls
         .iter()
@@ -69,9 +69,9 @@ fn applies(bot: &Bot) -> usize {
         .count()
 }
 
-const PUBLIC: &str = "# fake: deny the bucket is public";
+pub(super) const PUBLIC: &str = "# fake: deny the bucket is public";
 
-fn owned_by(users: &[&str]) -> Value {
+pub(super) fn owned_by(users: &[&str]) -> Value {
     json!({"owners": {"users": users}})
 }
 
@@ -160,7 +160,7 @@ async fn every_person_counts_once_and_the_author_not_at_all(backend: Backend) {
     bot.heard(pull);
     let author = "`alice` opened this pull request, so somebody else must approve `basics`";
     tells(&mut bot, pull, "alice", APPROVE, author).await;
-    let half = "1 violation, 1 of 2 approvals (by `bob`)";
+    let half = "1 violation, 1 of 2 approvals, by `bob`";
     tells(&mut bot, pull, "bob", APPROVE, half).await;
     let twice = "`bob` has already approved `basics`";
     tells(&mut bot, pull, "bob", APPROVE, twice).await;
@@ -183,51 +183,42 @@ async fn members_of_a_team_approve(backend: Backend) {
     let refused = "`bob` may not approve `basics`. Members of `acme/ops` can approve it.";
     tells(&mut bot, pull, "bob", APPROVE, refused).await;
     tells(&mut bot, pull, "olga", APPROVE, "`olga` approved").await;
+    // Olga leaves the team. The server asks for its members again.
+    bot.github
+        .set_team("acme", NewTeam::new("Ops").with(&["bob"]))
+        .unwrap();
+    bot.db.clock.advance(Duration::from_mins(1));
+    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    assert_eq!(applies(&bot), 0);
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    assert_eq!(applies(&bot), 1);
     bot.end(&[LOCK]).await;
 }
 
 async fn an_approval_can_be_withdrawn(backend: Backend) {
     let dir = tempfile::tempdir().unwrap();
-    let sets = [set(dir.path(), "basics", PUBLIC, &owned_by(&["bob"]))];
+    let bob = owned_by(&["bob"]);
+    let sets = [
+        set(dir.path(), "basics", PUBLIC, &bob),
+        set(dir.path(), "network", "# fake: deny no firewall", &bob),
+    ];
     let (mut bot, pull) = planned(backend, &sets).await;
     bot.heard(pull);
     let clear = "lockkeeper approve_policies --clear-policy-approval";
-    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    let both = "`bob` approved the violations of `basics`, `network`.";
+    tells(&mut bot, pull, "bob", APPROVE, both).await;
     tells(&mut bot, pull, "alice", clear, "`alice` may not approve").await;
+    let one = format!("{clear} --policy-set network");
+    let withdrawn = "The approvals of `network` were withdrawn.";
+    tells(&mut bot, pull, "bob", &one, withdrawn).await;
+    let refused = "did not pass: `network` is violated and has 0 of 1 approval. Nothing";
+    tells(&mut bot, pull, "alice", APPLY, refused).await;
     let withdrawn = "The approvals of `basics` were withdrawn.";
     tells(&mut bot, pull, "bob", clear, withdrawn).await;
-    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    let refused = "`basics` is violated and has 0 of 1 approval; `network` is violated";
+    tells(&mut bot, pull, "alice", APPLY, refused).await;
     assert_eq!(applies(&bot), 0);
-    bot.end(&[LOCK]).await;
-}
-
-async fn a_set_that_was_added_after_the_plan_needs_a_new_plan(backend: Backend) {
-    let dir = tempfile::tempdir().unwrap();
-    let old = set(dir.path(), "old", "", &owned_by(&["bob"]));
-    let new = set(dir.path(), "new", "", &owned_by(&["bob"]));
-    let (mut bot, pull) = planned(backend, &[old.clone()]).await;
-    bot.heard(pull);
-    bot.configure("repo-config-json", &config(&[old, new.clone()]));
-    bot.crash_and_restart().await;
-    let added = "`new` was not checked, because it was added after the plan.";
-    tells(&mut bot, pull, "alice", APPLY, added).await;
-    let no_help = "No approval can let this plan pass. Plan again.";
-    tells(&mut bot, pull, "bob", APPROVE, no_help).await;
-    bot.configure("repo-config-json", &config(&[new]));
-    bot.crash_and_restart().await;
-    let removed = "`old` was removed from the configuration after the plan.";
-    tells(&mut bot, pull, "alice", APPLY, removed).await;
-    assert_eq!(applies(&bot), 0);
-    tells(
-        &mut bot,
-        pull,
-        "alice",
-        "lockkeeper plan",
-        "Policies passed",
-    )
-    .await;
-    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
     bot.end(&[LOCK]).await;
 }
 
@@ -244,7 +235,7 @@ async fn a_set_that_was_not_evaluated_cannot_be_approved(backend: Backend) {
     assert!(!plan.contains("approve_policies"), "{plan}");
     let no_help = "No approval can let this plan pass. Plan again.";
     tells(&mut bot, pull, "bob", APPROVE, no_help).await;
-    let refused = "A set that could not be evaluated cannot be approved.";
+    let refused = "`basics` was not evaluated (";
     tells(&mut bot, pull, "alice", APPLY, refused).await;
     assert_eq!(applies(&bot), 0);
     bot.end(&[LOCK]).await;

@@ -1,18 +1,22 @@
 //! Stories about the verdicts that a plan gets from its policy sets: by conftest, by steps of the workflow, and with policies
 //! from a branch. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
 
+use lockkeeper::emulator::NewPull;
 use lockkeeper::model::{PullNumber, PullRef, Subject};
+use lockkeeper::queue::Tick;
 use lockkeeper_policy::verdict::VerdictOutcome;
 use serde_json::{Value, json};
 
 use crate::stories::NETWORK;
-use crate::support::bot::Bot;
+use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 
 story!(
-    each_way_in_which_conftest_fails_is_a_verdict_that_refuses_the_apply,
+    each_way_in_which_conftest_ends_is_a_verdict,
     policies_of_a_branch_are_never_those_of_the_pull_request,
     each_set_needs_a_step_that_evaluates_it,
+    a_step_reports_about_the_set_that_it_names,
+    a_plan_is_cancelled_while_conftest_works,
     a_stage_that_fails_evaluates_nothing,
 );
 
@@ -20,7 +24,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 const LOCK: &str = "acme/infra/network/default by #1";
 
 /// Name of a set, orders of its policies, and the beginning of its verdict.
-const CASES: [(&str, &str, &str); 12] = [
+const CASES: [(&str, &str, &str); 11] = [
     ("passes", "", "passed"),
     ("hints", "# fake: warn no tag", "passed"),
     (
@@ -67,11 +71,6 @@ const CASES: [(&str, &str, &str); 12] = [
         "fails without a reason",
         "# fake: mute",
         "not evaluated: conftest ended with exit code 1, but its report has no violation",
-    ),
-    (
-        "knows labels",
-        "# fake: deny unless approved nobody has looked",
-        "failed: nobody has looked",
     ),
 ];
 
@@ -125,7 +124,7 @@ async fn planned(
     (bot, pull)
 }
 
-/// Requests an apply, and checks that nothing was applied.
+/// Requests an apply, and checks that nothing was applied. One set that does not let the plan pass is enough.
 async fn is_never_applied(mut bot: Bot, pull: PullNumber) {
     bot.say(pull, "lockkeeper apply").await;
     let calls = bot.calls();
@@ -137,7 +136,7 @@ async fn is_never_applied(mut bot: Bot, pull: PullNumber) {
     bot.end(&[LOCK]).await;
 }
 
-async fn each_way_in_which_conftest_fails_is_a_verdict_that_refuses_the_apply(backend: Backend) {
+async fn each_way_in_which_conftest_ends_is_a_verdict(backend: Backend) {
     let dir = tempfile::tempdir().unwrap();
     let mut sets = Vec::new();
     for (name, orders, _) in CASES {
@@ -211,19 +210,31 @@ fn with_steps(steps: &Value, sets: &Value) -> Value {
     })
 }
 
+/// Returns a SARIF log with one result.
+fn sarif(message: &str) -> String {
+    let result = json!({"ruleId": "r", "level": "error", "message": {"text": message}});
+    json!({"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "t"}}, "results": [result]}]})
+        .to_string()
+}
+
 async fn each_set_needs_a_step_that_evaluates_it(backend: Backend) {
     let report = r#"[{"filename":"p","namespace":"main","failures":[{"msg":"public"}]}]"#;
+    let junit = r#"<testsuite tests="1" failures="1"><testcase name="tags"><failure message="no tag"/></testcase></testsuite>"#;
     let steps = json!([
         "show",
         {"env": {"name": "GREETING", "value": "1 test, 1 passed"}},
         {"run": "test -s $SHOWFILE && echo $GREETING"},
         {"run": "echo something is wrong; exit 3"},
         {"run": format!("echo noise >&2; echo '{report}'; exit 1")},
+        {"run": format!("echo '{}'", sarif("a port is open"))},
+        {"run": format!("echo '{junit}'; exit 1")},
     ]);
     let sets = json!([
         {"name": "text", "engine": "steps"},
         {"name": "failing text", "engine": "steps"},
         {"name": "report", "engine": "steps", "format": "conftest"},
+        {"name": "scanner", "engine": "steps", "format": "sarif"},
+        {"name": "tests", "engine": "steps", "format": "junit"},
         {"name": "nobody", "engine": "steps"},
     ]);
     let config = with_steps(&steps, &sets);
@@ -234,9 +245,99 @@ async fn each_set_needs_a_step_that_evaluates_it(backend: Backend) {
             "text: passed".to_owned(),
             "failing text: failed: The command of the check failed.".to_owned(),
             "report: failed: public".to_owned(),
-            "nobody: not evaluated: the stage `policy_check` has 3 `run` steps with an output for 4 policy sets".to_owned(),
+            "scanner: failed: a port is open".to_owned(),
+            "tests: failed: no tag".to_owned(),
+            "nobody: not evaluated: the stage `policy_check` has 5 `run` steps with an output for 6 policy sets".to_owned(),
         ],
     );
+    is_never_applied(bot, pull).await;
+}
+
+/// A set concerns pull requests with a label. Steps of other sets do not move to it, and its own does not disturb them.
+async fn a_step_reports_about_the_set_that_it_names(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = "package main\n# fake: deny unless production nobody has looked\n";
+    std::fs::write(dir.path().join("main.rego"), policy).unwrap();
+    let steps = json!([
+        "show",
+        {"run": {"command": format!("echo '{}'", sarif("a port is open")), "policy_set": "scanner"}},
+        {"run": {"command": "echo prepared", "output": "hide"}},
+        "policy_check",
+        {"run": {"command": "echo 1 test, 1 passed", "policy_set": "text"}},
+        {"run": {"command": "echo 1 failure; exit 1", "policy_set": "production"}},
+    ]);
+    let sets = json!([
+        {"name": "production", "engine": "steps", "when": {"labels": ["production"]}},
+        {"name": "text", "engine": "steps"},
+        {"name": "labels", "engine": "conftest", "path": dir.path()},
+        {"name": "scanner", "engine": "steps", "format": "sarif", "when": {"dirs": ["network"]}},
+    ]);
+    let config = with_steps(&steps, &sets);
+    let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    let others = |labels: &str| {
+        vec![
+            "text: passed".to_owned(),
+            format!("labels: {labels}"),
+            "scanner: failed: a port is open".to_owned(),
+        ]
+    };
+    let without = verdicts(&bot, pull).await;
+    assert_begin(&without, &others("failed: nobody has looked"));
+    bot.heard(pull);
+    bot.github.set_labels(REPO, pull, &["production"]).unwrap();
+    bot.say(pull, "lockkeeper plan").await;
+    let mut with = others("passed");
+    with.insert(
+        0,
+        "production: failed: The check reports a failure.".to_owned(),
+    );
+    assert_begin(&verdicts(&bot, pull).await, &with);
+    is_never_applied(bot, pull).await;
+}
+
+/// Conftest hangs and is stopped. Afterwards, it has another version than the required one.
+async fn a_plan_is_cancelled_while_conftest_works(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("main.rego");
+    std::fs::write(&policy, "package main\n# fake: hang\n").unwrap();
+    let config = json!({"policies": {
+        "conftest_version": "0.62.0",
+        "owners": {"users": ["alice"]},
+        "policy_sets": [{"name": "slow", "path": dir.path()}],
+    }})
+    .to_string();
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    bot.push("wider", &[WIDER]).await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper cancel")
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    let told = bot.heard(pull).join("\n");
+    assert!(told.contains(": cancelled\n"), "{told}");
+    assert!(
+        verdicts(&bot, pull).await.is_empty(),
+        "no plan is recorded without its verdicts"
+    );
+    std::fs::write(&policy, "package main\n").unwrap();
+    std::fs::write(bot.tools.join("conftest-version"), "0.56.0\n").unwrap();
+    bot.say(pull, "lockkeeper plan").await;
+    let other = "slow: not evaluated: conftest 0.62.0 is required, but this server has 0.56.0";
+    assert_begin(&verdicts(&bot, pull).await, &[other.to_owned()]);
     is_never_applied(bot, pull).await;
 }
 

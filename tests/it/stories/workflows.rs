@@ -136,7 +136,7 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
     Plan: 2 to add, 1 to change, 0 to destroy.
     $ terraform show -json -- plan.tfplan
     $ cat $SHOWFILE
-    {"format_version":"1.2","shown":"a plan of network","resource_changes":[{"address":"terraform_data.other[1]","mode":"managed","change":{"actions":["update"]}},{"address":"terraform_data.it","mode":"managed","change":{"actions":["create"]}},{"address":"terraform_data.it[2]","mode":"managed","change":{"actions":["create"]}}]}
+    {"format_version":"1.2","shown":"a plan of network","resource_changes":[{"address":"terraform_data.other[1]","mode":"managed","type":"terraform_data","change":{"actions":["update"]}},{"address":"terraform_data.it","mode":"managed","type":"terraform_data","change":{"actions":["create"]}},{"address":"terraform_data.it[2]","mode":"managed","type":"terraform_data","change":{"actions":["create"]}}]}
     $ echo token: hunter2 rest
     token: hunter2 rest
     $ echo ${BASH_VERSION:+bash}

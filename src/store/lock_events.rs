@@ -5,6 +5,7 @@
 //! from there to the chain in `lock_events`.
 
 use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
 
 use super::locks::{name_from_column, scope_column};
 use super::people::{account_column, account_of_column, named};
@@ -60,6 +61,27 @@ const AFTER: &str = concat!(
     " FROM lock_events WHERE seq > $1 ORDER BY seq LIMIT $2"
 );
 
+/// Adds the events of a list of objects (`$1`) in its order, with their time (`$2`).
+macro_rules! add_listed_sql {
+    ($listed:literal) => {
+        concat!(
+            "INSERT INTO lock_event_inbox (",
+            event_columns!(),
+            ") SELECT $2, each.value->>'kind', each.value->>'repo', each.value->>'dir', each.value->>'workspace', \
+             each.value->>'scope', CAST(each.value->>'pull' AS BIGINT), each.value->>'actor', each.value->>'origin', \
+             each.value->>'remote', each.value->>'reason', each.value->>'concern', \
+             CAST(each.value->>'account' AS BIGINT) FROM ",
+            $listed,
+            " ORDER BY each.key"
+        )
+    };
+}
+
+const ADD_LISTED: [&str; 2] = [
+    add_listed_sql!("json_each($1) AS each"),
+    add_listed_sql!("jsonb_array_elements($1::jsonb) WITH ORDINALITY AS each (value, key)"),
+];
+
 /// Progress of a walk that verifies the log.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LockEventWalk {
@@ -85,46 +107,23 @@ impl Store {
         tx.commit().await
     }
 
-    /// Writes events to the inbox, from which they are sealed soon.
+    /// Writes events to the inbox, from which they are sealed soon. Any number of them needs one statement.
     pub(crate) async fn lock_events_in_tx(
         &self,
         tx: &mut Tx,
         events: Vec<NewLockEvent>,
     ) -> Result<()> {
         let at = kept_time(self.now());
-        for event in events {
-            let event = storable(event);
-            let NewLockEvent {
-                kind,
-                key,
-                pull,
-                concern,
-                cause,
-                scope: _,
-            } = &event;
-            execute!(
-                tx,
-                concat!(
-                    "INSERT INTO lock_event_inbox (",
-                    event_columns!(),
-                    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-                ),
-                at,
-                *kind,
-                event.repo(),
-                event.dir(),
-                key.as_ref().map(|key| &key.workspace),
-                key.as_ref().and_then(|key| key.project.as_ref()),
-                pull.as_ref().map(|pull| pull.subject),
-                &cause.actor.login,
-                cause.actor.origin,
-                cause.remote.as_deref(),
-                &cause.reason,
-                concern.as_ref(),
-                account_column(cause.actor.account),
-            )?;
+        let events: Vec<NewLockEvent> = events.into_iter().map(storable).collect();
+        match events.as_slice() {
+            [] => Ok(()),
+            [event] => event_add_in_tx(tx, event, at).await,
+            events => {
+                let [sqlite, postgres] = ADD_LISTED;
+                let (sql, events) = (self.either(sqlite, postgres), listed(events));
+                execute!(tx, sql, events.as_str(), at).map(drop)
+            }
         }
-        Ok(())
     }
 
     /// Lists the newest events, newest first.
@@ -169,6 +168,68 @@ impl Store {
         )?;
         tx.commit().await
     }
+}
+
+async fn event_add_in_tx(tx: &mut Tx, event: &NewLockEvent, at: DateTime<Utc>) -> Result<()> {
+    let NewLockEvent {
+        kind,
+        key,
+        pull,
+        concern,
+        cause,
+        scope: _,
+    } = event;
+    execute!(
+        tx,
+        concat!(
+            "INSERT INTO lock_event_inbox (",
+            event_columns!(),
+            ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+        ),
+        at,
+        *kind,
+        event.repo(),
+        event.dir(),
+        key.as_ref().map(|key| &key.workspace),
+        key.as_ref().and_then(|key| key.project.as_ref()),
+        pull.as_ref().map(|pull| pull.subject),
+        &cause.actor.login,
+        cause.actor.origin,
+        cause.remote.as_deref(),
+        &cause.reason,
+        concern.as_ref(),
+        account_column(cause.actor.account),
+    )
+    .map(drop)
+}
+
+/// Formats events as the list for [`ADD_LISTED`].
+fn listed(events: &[NewLockEvent]) -> String {
+    let rows = events.iter().map(|event| {
+        let NewLockEvent {
+            kind,
+            key,
+            pull,
+            concern,
+            cause,
+            scope: _,
+        } = event;
+        json!({
+            "kind": kind,
+            "repo": event.repo(),
+            "dir": event.dir(),
+            "workspace": key.as_ref().map(|key| &key.workspace),
+            "scope": key.as_ref().and_then(|key| key.project.as_ref()),
+            "pull": pull.as_ref().map(|pull| pull.subject.stored()),
+            "actor": cause.actor.login,
+            "origin": cause.actor.origin,
+            "remote": cause.remote,
+            "reason": cause.reason,
+            "concern": concern,
+            "account": account_column(cause.actor.account),
+        })
+    });
+    Value::from_iter(rows).to_string()
 }
 
 /// Makes the texts of an event storable before hashing, because the hash covers the stored texts.

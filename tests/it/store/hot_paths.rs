@@ -1183,6 +1183,10 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
          (value, number)",
         "each.key, unhex(each.value) FROM json_each($2) AS each",
     );
+    let sql = sql.replace(
+        "jsonb_array_elements($1::jsonb) WITH ORDINALITY AS each (value, key)",
+        "json_each($1) AS each",
+    );
     let lateral = "jsonb_array_elements_text($1::jsonb) AS whose (value) CROSS JOIN LATERAL";
     let sql = sql.replace(
         lateral,

@@ -4,6 +4,7 @@
 //! | File | Content |
 //! |---|---|
 //! | `store.rs` | versions, the log and its hashes |
+//! | `rows.rs` | rows that are written many at a time |
 //! | `namespaces.rs` | names that belong to owners |
 //! | `tokens.rs` | tokens of clients and of scripts |
 //! | `deployment.rs` | the name and the signing key of this deployment |
@@ -37,6 +38,7 @@ mod namespaces;
 mod packaging;
 mod pages;
 mod peers;
+mod rows;
 mod runs;
 mod serve;
 mod service;

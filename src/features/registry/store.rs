@@ -6,9 +6,12 @@
 //! writing transaction anyway. A removal of a namespace holds the log lock too, because a publication relies on its
 //! namespace.
 //!
-//! An append reads the newest record and at most one hash for each level of the tree, however long the log is.
+//! An append reads the newest record and at most one hash for each level of the tree, however long the log is. Any number of
+//! records are appended with the same few statements (`rows.rs`).
 //!
 //! The state of a version follows [`KnownVersion::apply`] (R3).
+
+use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_registry::dirhash::DirHash;
@@ -26,6 +29,9 @@ use lockkeeper_registry::versions::VersionKey;
 
 use super::misses::covers_in_any_case;
 use super::namespaces::{covering, covering_sql, of_kind_in_tx};
+use super::rows::{
+    LoggedRecord, names_add_in_tx, packages_add_in_tx, records_add_in_tx, versions_write_in_tx,
+};
 use crate::model::{
     Cause, CommitSha, Concern, LockEventKind, NewLockEvent, OwnerName, Reason, Sha256Digest,
     text_enum,
@@ -147,7 +153,7 @@ struct LogContext {
 }
 
 /// Newest record of the log.
-#[derive(sqlx::FromRow)]
+#[derive(Clone, Copy, sqlx::FromRow)]
 pub(super) struct LogEnd {
     last_id: Option<i64>,
     last_logged_at: Option<DateTime<Utc>>,
@@ -160,6 +166,20 @@ impl LogEnd {
             "SELECT (SELECT MAX(id) FROM registry_log) AS last_id, \
              (SELECT logged_at FROM registry_log WHERE id = (SELECT MAX(id) FROM registry_log)) AS last_logged_at")
             .fetch_one(db))
+    }
+
+    /// Returns the ID and the time of the next record, which becomes the newest one. No two have the same time.
+    fn advance(&mut self, now: DateTime<Utc>) -> Result<(LogId, DateTime<Utc>)> {
+        let id = LogId::new(self.last_id.unwrap_or(0) + 1).map_err(broken)?;
+        let logged_at = match self.last_logged_at {
+            Some(last) => now.max(last + TimeDelta::microseconds(1)),
+            None => now,
+        };
+        *self = Self {
+            last_id: Some(id.get()),
+            last_logged_at: Some(logged_at),
+        };
+        Ok((id, logged_at))
     }
 }
 
@@ -200,7 +220,7 @@ macro_rules! version_columns {
 
 /// Selects versions from `$from`, with a row for each package, in an order in which rows of a version follow each other.
 macro_rules! version_sql {
-    ($from:literal) => {
+    ($from:expr) => {
         concat!(
             "SELECT ",
             version_columns!(),
@@ -219,15 +239,6 @@ const VERSION: &str = version_sql!(
 );
 const VERSIONS: &str =
     version_sql!("(SELECT * FROM registry_versions WHERE kind = $1 AND name = $2) v");
-
-const WRITE_VERSION: &str = "INSERT INTO registry_versions (kind, name, version, state, files_hash, go_mod_hash, \
-    commit_sha, base, origin, published_by, added_at, reason, replacement, takedown, noticed_at, committed_at) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
-    ON CONFLICT (kind, name, version) DO UPDATE SET state = excluded.state, files_hash = excluded.files_hash, \
-    go_mod_hash = excluded.go_mod_hash, commit_sha = excluded.commit_sha, base = excluded.base, \
-    origin = excluded.origin, published_by = excluded.published_by, added_at = excluded.added_at, \
-    reason = excluded.reason, replacement = excluded.replacement, takedown = excluded.takedown, \
-    noticed_at = excluded.noticed_at, committed_at = excluded.committed_at";
 
 /// Makes the packages of a version loose, except those that another version has as well. A package that somebody is
 /// about to publish stays for as long as that takes, and a removal that runs goes on. The update of such a row does nothing.
@@ -326,22 +337,22 @@ impl Store {
             .fetched(is_fetched.then(|| committed.unwrap_or(time)))
             .sign(signer);
         let new = old.after(known, change, time, cause);
-        version_write_in_tx(&mut tx, &new).await?;
+        versions_write_in_tx(&mut tx, &[&new]).await?;
         if !context.has_name {
-            name_add_in_tx(&mut tx, &name).await?;
+            names_add_in_tx(&mut tx, &[&name]).await?;
         }
         let go_mod = change.go_mod.as_deref();
         content_write_in_tx(&mut tx, key, &change.change, go_mod, now).await?;
         if change.origin.is_foreign()
             && let RecordChange::Add(content) = &change.change
         {
-            cached_in_tx(&mut tx, content).await?;
+            cached_in_tx(&mut tx, &[content]).await?;
         }
-        let mut end = LogEnd {
+        let end = LogEnd {
             last_id: context.last_id,
             last_logged_at: context.last_logged_at,
         };
-        let id = log_append_in_tx(&mut tx, &mut end, &record, now).await?;
+        log_append_in_tx(&mut tx, end, &[&record], now).await?;
         let event = change_event(key, &change.change, context.owner, cause);
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         announce_in_tx(&mut tx, News::Registry).await?;
@@ -825,8 +836,7 @@ fn place_list(places: &[u64]) -> String {
 }
 
 fn in_order(places: &[u64], rows: Vec<HashRow>) -> Result<Vec<LogHash>> {
-    let found: std::collections::HashMap<i64, Vec<u8>> =
-        rows.into_iter().map(|row| (row.place, row.hash)).collect();
+    let found: HashMap<i64, Vec<u8>> = rows.into_iter().map(|row| (row.place, row.hash)).collect();
     let hash = |place: &u64| {
         let bytes = i64::try_from(*place)
             .ok()
@@ -873,59 +883,8 @@ pub(super) async fn version_in_tx(
     Ok(versions_of(rows)?.pop())
 }
 
-/// Writes the row of a version, without its packages.
-pub(super) async fn version_write_in_tx(tx: &mut Tx, version: &RegistryVersion) -> Result<()> {
-    let name = version.key.name();
-    let located = version.known.content();
-    let content = located.map(|located| &located.content);
-    let (files, go_mod) = match content.map(|content| content.checksums) {
-        Some(Checksums::Module { files }) => (Some(files), None),
-        Some(Checksums::Go { zip, go_mod }) => (Some(zip), Some(go_mod)),
-        None => (None, None),
-    };
-    let base = match located.map(|located| &located.base) {
-        Some(BaseLocation::Peer(peer)) => peer.as_str(),
-        Some(BaseLocation::Here) | None => "",
-    };
-    let notice = version.notice.as_ref();
-    execute!(
-        tx,
-        WRITE_VERSION,
-        name.kind(),
-        name.as_str(),
-        version.key.version(),
-        version.known.state(),
-        files,
-        go_mod,
-        content.and_then(|content| content.commit.as_ref()),
-        base,
-        version.origin,
-        version.published_by.as_deref(),
-        version.added_at,
-        notice.map(|notice| notice.notice.reason.as_str()),
-        notice.and_then(|notice| notice.notice.replacement.as_ref()),
-        notice.and_then(|notice| notice.takedown),
-        notice.map(|notice| notice.at),
-        version.committed_at,
-    )
-    .map(drop)
-}
-
-/// Adds a name to the list of names, unless it is there.
-pub(super) async fn name_add_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<()> {
-    execute!(
-        tx,
-        "INSERT INTO registry_names (kind, name, folded_name) VALUES ($1, $2, $3) \
-         ON CONFLICT (kind, name) DO NOTHING",
-        name.kind(),
-        name.as_str(),
-        name.as_str().to_ascii_lowercase(),
-    )
-    .map(drop)
-}
-
 /// Writes or removes the packages and the `go.mod` file of a version.
-pub(super) async fn content_write_in_tx(
+async fn content_write_in_tx(
     tx: &mut Tx,
     key: &VersionKey,
     change: &RecordChange,
@@ -936,19 +895,7 @@ pub(super) async fn content_write_in_tx(
     let (kind, name, version) = (name.kind(), name.as_str(), key.version());
     match change {
         RecordChange::Add(content) => {
-            for package in &content.packages {
-                execute!(
-                    tx,
-                    "INSERT INTO registry_packages (kind, name, version, file, digest, size) \
-                     VALUES ($1, $2, $3, $4, $5, $6)",
-                    kind,
-                    name,
-                    version.as_str(),
-                    &package.name,
-                    &package.digest,
-                    i64::try_from(package.size).map_err(broken)?,
-                )?;
-            }
+            packages_add_in_tx(tx, &[(key, content)]).await?;
             if let Some(go_mod) = go_mod {
                 go_mod_add_in_tx(tx, key, go_mod).await?;
             }
@@ -994,37 +941,30 @@ pub(super) async fn go_mod_add_in_tx(tx: &mut Tx, key: &VersionKey, go_mod: &[u8
     .map(drop)
 }
 
-/// Appends a record to the log, with the hashes that the tree gets. Returns its ID.
+/// Appends records to the log, with the hashes that the tree gets.
 pub(super) async fn log_append_in_tx(
     tx: &mut Tx,
-    end: &mut LogEnd,
-    record: &Record,
+    mut end: LogEnd,
+    records: &[&Record],
     now: DateTime<Utc>,
-) -> Result<LogId> {
-    let id = LogId::new(end.last_id.unwrap_or(0) + 1).map_err(broken)?;
-    let logged_at = match end.last_logged_at {
-        Some(last) => now.max(last + TimeDelta::microseconds(1)),
-        None => now,
+) -> Result<()> {
+    let texts: Vec<String> = records.iter().map(ToString::to_string).collect();
+    let mut logged = Vec::with_capacity(records.len());
+    for (record, text) in records.iter().zip(&texts) {
+        let (id, logged_at) = end.advance(now)?;
+        logged.push(LoggedRecord {
+            id,
+            logged_at,
+            record,
+            text,
+        });
+    }
+    let Some(first) = logged.first() else {
+        return Ok(());
     };
-    let (key, name, text) = (record.key(), record.key().name(), record.to_string());
-    execute!(
-        tx,
-        "INSERT INTO registry_log (id, kind, name, version, action, record, logged_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        id.get(),
-        key.kind(),
-        name.as_str(),
-        key.version(),
-        record.change().action(),
-        text.as_str(),
-        logged_at,
-    )?;
-    hashes_add_in_tx(tx, id, &text).await?;
-    *end = LogEnd {
-        last_id: Some(id.get()),
-        last_logged_at: Some(logged_at),
-    };
-    Ok(id)
+    let first = first.id;
+    records_add_in_tx(tx, &logged).await?;
+    hashes_add_in_tx(tx, first, &texts).await
 }
 
 /// Makes sure that the announced packages of an added version are still stored, and will be. Returns false if one of
@@ -1061,37 +1001,65 @@ async fn package_stays_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool>
     Ok(row.is_some())
 }
 
-/// Stores the hashes that the tree gets with a new record.
-async fn hashes_add_in_tx(tx: &mut Tx, id: LogId, text: &str) -> Result<()> {
-    let number = u64::try_from(id.get() - 1).map_err(broken)?;
-    let query = tlog::stored_hashes(number, tlog::record_hash(text.as_bytes())).map_err(broken)?;
+/// Stores the hashes that the tree gets with new records, whose first one has this ID.
+async fn hashes_add_in_tx(tx: &mut Tx, first: LogId, texts: &[String]) -> Result<()> {
+    let first = u64::try_from(first.get() - 1).map_err(broken)?;
+    let first_place = tlog::stored_hash_index(0, first);
+    let mut queries = Vec::with_capacity(texts.len());
+    for (number, text) in (first..).zip(texts) {
+        let leaf = tlog::record_hash(text.as_bytes());
+        queries.push(tlog::stored_hashes(number, leaf).map_err(broken)?);
+    }
+    // The left sides at later places are hashes of the new records.
+    let places = queries.iter().flat_map(tlog::HashQuery::indexes);
+    let places: Vec<u64> = places
+        .copied()
+        .filter(|place| *place < first_place)
+        .collect();
     let (read, add) = match tx {
         Tx::Sqlite(_) => (HASHES_SQLITE, ADD_HASHES_SQLITE),
         Tx::Postgres(_) => (HASHES_POSTGRES, ADD_HASHES_POSTGRES),
     };
-    let left_sides = if query.indexes().is_empty() {
+    let stored = if places.is_empty() {
         Vec::new()
     } else {
         let rows = on_tx!(tx, db => sqlx::query_as::<_, HashRow>(read)
-            .bind(place_list(query.indexes())).fetch_all(db))?;
-        in_order(query.indexes(), rows)?
+            .bind(place_list(&places)).fetch_all(db))?;
+        in_order(&places, rows)?
     };
-    let hashes = query.compute(&left_sides).map_err(broken)?;
+    let stored: HashMap<u64, LogHash> = places.into_iter().zip(stored).collect();
+    let mut hashes: Vec<LogHash> = Vec::with_capacity(2 * texts.len());
+    for query in queries {
+        let mut left_sides = Vec::new();
+        for place in query.indexes() {
+            let left_side = match place.checked_sub(first_place) {
+                Some(at) => usize::try_from(at).ok().and_then(|at| hashes.get(at)),
+                None => stored.get(place),
+            };
+            left_sides.push(*left_side.ok_or_else(|| broken(MissingHash(*place)))?);
+        }
+        hashes.extend(query.compute(&left_sides).map_err(broken)?);
+    }
     let hashes: Vec<String> = hashes
         .iter()
         .map(|hash| hex::encode(hash.as_bytes()))
         .collect();
     let hashes = serde_json::to_string(&hashes).expect("texts are JSON");
-    let place = i64::try_from(tlog::stored_hash_index(0, number)).map_err(broken)?;
-    execute!(tx, add, place, hashes).map(drop)
+    let first_place = i64::try_from(first_place).map_err(broken)?;
+    execute!(tx, add, first_place, hashes).map(drop)
 }
 
-/// Counts a version that was fetched, and its packages.
-pub(super) async fn cached_in_tx(tx: &mut Tx, content: &VersionContent) -> Result<()> {
-    let sizes = content.packages.iter().map(|package| package.size);
-    let bytes = i64::try_from(sizes.sum::<u64>()).map_err(broken)?;
-    let sql = "UPDATE registry_cache SET bytes = bytes + $1, versions = versions + 1 WHERE id = 1";
-    execute!(tx, sql, bytes).map(drop)
+/// Counts versions that were fetched, and their packages.
+pub(super) async fn cached_in_tx(tx: &mut Tx, contents: &[&VersionContent]) -> Result<()> {
+    if contents.is_empty() {
+        return Ok(());
+    }
+    let packages = contents.iter().flat_map(|content| content.packages.iter());
+    let bytes = packages.fold(0, |bytes: u64, package| bytes.saturating_add(package.size));
+    let bytes = i64::try_from(bytes).map_err(broken)?;
+    let versions = i64::try_from(contents.len()).map_err(broken)?;
+    let sql = "UPDATE registry_cache SET bytes = bytes + $1, versions = versions + $2 WHERE id = 1";
+    execute!(tx, sql, bytes, versions).map(drop)
 }
 
 /// Returns true if a namespace has a name, or has it in other case (R6). The transaction holds the log lock, so the answer

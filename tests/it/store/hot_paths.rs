@@ -1187,6 +1187,7 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
         "jsonb_array_elements($1::jsonb) WITH ORDINALITY AS each (value, key)",
         "json_each($1) AS each",
     );
+    let sql = sql.replace("::timestamptz", "");
     let lateral = "jsonb_array_elements_text($1::jsonb) AS whose (value) CROSS JOIN LATERAL";
     let sql = sql.replace(
         lateral,

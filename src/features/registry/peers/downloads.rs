@@ -33,10 +33,10 @@ use tracing::{info, warn};
 
 use super::super::blobs::{BlobError, StagedBlob};
 use super::super::packaging::{CheckedPackage, limits};
+use super::super::rows::versions_write_in_tx;
 use super::super::service::RegistryError;
 use super::super::store::{
     RegistryVersion, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
-    version_write_in_tx,
 };
 use super::client::{ClientFault, package_time};
 use super::model::Peer;
@@ -702,7 +702,7 @@ impl Store {
         let Some(version) = now else {
             return tx.roll_back().await.map(|()| false);
         };
-        version_write_in_tx(&mut tx, &version).await?;
+        versions_write_in_tx(&mut tx, &[&version]).await?;
         if let Some(go_mod) = go_mod {
             go_mod_add_in_tx(&mut tx, key, go_mod).await?;
         }

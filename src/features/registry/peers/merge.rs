@@ -1,4 +1,5 @@
-//! Merges a page of a peer: versions, records, hashes, downloads, conflicts and the last ID are one transaction (R2).
+//! Merges a page of a peer: versions, records, hashes, downloads, conflicts and the last ID are one transaction (R2). Records
+//! are decided about one after the other in memory, and then each table gets its rows with one statement.
 //! A record that a peer has pushed is merged in the same way, and moves no ID: a page that has it comes later, and says
 //! nothing new.
 //!
@@ -30,10 +31,13 @@ use url::form_urlencoded::byte_serialize;
 
 use super::super::misses::{FilledCache, lead};
 use super::super::packaging::is_served;
+use super::super::rows::{
+    conflicts_add_in_tx, contents_remove_in_tx, downloads_add_in_tx, names_add_in_tx,
+    packages_add_in_tx, versions_in_tx, versions_write_in_tx,
+};
 use super::super::store::{
-    LogEnd, RegistryVersion, VersionOrigin, broken, cached_in_tx, change_event,
-    content_write_in_tx, log_append_in_tx, log_hold_in_tx, name_add_in_tx, version_in_tx,
-    version_write_in_tx,
+    LogEnd, RegistryVersion, VersionOrigin, broken, cached_in_tx, change_event, log_append_in_tx,
+    log_hold_in_tx,
 };
 use super::super::verify::RecordKeys;
 use super::ExchangeSettings;
@@ -837,37 +841,13 @@ impl Store {
         let base = BaseLocation::Peer(sender.clone());
         self.merge_write_in_tx(tx, &changes.records, &base, versions, claimed)
             .await?;
-        for key in &changes.downloads {
-            let name = key.name();
-            execute!(
-                tx,
-                "INSERT INTO registry_downloads (kind, name, version, peer, attempts, next_at) \
-                 VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT (kind, name, version) DO NOTHING",
-                key.kind(),
-                name.as_str(),
-                key.version(),
-                sender,
-                now,
-            )?;
-        }
-        for conflict in &changes.conflicts {
-            let (key, name) = (&conflict.key, conflict.key.name());
-            execute!(
-                tx,
-                "INSERT INTO registry_conflicts (kind, name, version, peer, record, since) \
-                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (kind, name, version, peer) DO NOTHING",
-                key.kind(),
-                name.as_str(),
-                key.version(),
-                sender,
-                conflict.theirs.to_string(),
-                now,
-            )?;
-        }
+        downloads_add_in_tx(tx, &changes.downloads, sender, now).await?;
+        conflicts_add_in_tx(tx, &changes.conflicts, sender, now).await?;
         Ok(changes)
     }
 
-    /// Writes versions and appends records, which all change something.
+    /// Writes versions and appends records, which all change something. The changes are collected first, so that each table
+    /// needs one statement, however many records there are.
     async fn merge_write_in_tx(
         &self,
         tx: &mut Tx,
@@ -880,9 +860,9 @@ impl Store {
             return Ok(());
         }
         let now = kept_time(self.now());
-        let mut end = LogEnd::read_in_tx(tx).await?;
-        let mut changed = BTreeSet::new();
-        let mut events = Vec::new();
+        let (mut new_names, mut changed) = (BTreeSet::new(), BTreeSet::new());
+        let (mut added, mut fetched, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut appended, mut events) = (Vec::new(), Vec::new());
         for record in records {
             let key = record.key();
             let Some(version) = versions.get_mut(key) else {
@@ -891,31 +871,40 @@ impl Store {
             let RecordEffect::Changed(known) = version.known.apply(record.change(), base) else {
                 continue;
             };
-            let is_new = version.known.state() == VersionState::Absent;
-            let maker = &record.maker().deployment;
+            if version.known.state() == VersionState::Absent {
+                new_names.insert(key.name());
+            }
             *version = version.clone().merged(known, record);
-            if is_new {
-                name_add_in_tx(tx, &key.name()).await?;
+            changed.insert(key);
+            match record.change() {
+                RecordChange::Add(content) => {
+                    added.push((key, content));
+                    if record.fetched().is_some() {
+                        fetched.push(content);
+                    }
+                }
+                RecordChange::Deprecate(_) => {}
+                RecordChange::Delete(..) => deleted.push(key),
             }
-            content_write_in_tx(tx, key, record.change(), None, now).await?;
-            if record.fetched().is_some()
-                && let RecordChange::Add(content) = record.change()
-            {
-                // A takedown in the same page looks for the row, to take the bytes away again.
-                version_write_in_tx(tx, version).await?;
-                cached_in_tx(tx, content).await?;
-            }
-            log_append_in_tx(tx, &mut end, record, now).await?;
-            changed.insert(key.clone());
-            let cause = Cause::new(super::by_peer(maker), "merged from a peer");
+            appended.push(record);
+            let cause = Cause::new(
+                super::by_peer(&record.maker().deployment),
+                "merged from a peer",
+            );
             let owner = claimed.owner_of(&key.name()).cloned();
             events.push(change_event(key, record.change(), owner, &cause));
         }
-        for key in &changed {
-            if let Some(version) = versions.get(key) {
-                version_write_in_tx(tx, version).await?;
-            }
-        }
+        let new_names: Vec<&RegistryName> = new_names.iter().collect();
+        names_add_in_tx(tx, &new_names).await?;
+        packages_add_in_tx(tx, &added).await?;
+        let changed = changed.into_iter().filter_map(|key| versions.get(key));
+        let changed: Vec<&RegistryVersion> = changed.collect();
+        versions_write_in_tx(tx, &changed).await?;
+        cached_in_tx(tx, &fetched).await?;
+        // The same records may have added the version, so everything of it is there before it is taken away again.
+        contents_remove_in_tx(tx, &deleted, now).await?;
+        let end = LogEnd::read_in_tx(tx).await?;
+        log_append_in_tx(tx, end, &appended, now).await?;
         self.lock_events_in_tx(tx, events).await
     }
 }
@@ -934,23 +923,6 @@ impl MergedPage {
             ..Self::default()
         }
     }
-}
-
-/// Reads the versions of records, also unknown ones.
-async fn versions_in_tx(
-    tx: &mut Tx,
-    records: &[&Record],
-) -> Result<BTreeMap<VersionKey, RegistryVersion>> {
-    let mut versions = BTreeMap::new();
-    for record in records {
-        let key = record.key();
-        if !versions.contains_key(key) {
-            let version = version_in_tx(tx, key).await?;
-            let version = version.unwrap_or_else(|| RegistryVersion::unknown(key.clone()));
-            versions.insert(key.clone(), version);
-        }
-    }
-    Ok(versions)
 }
 
 fn known_of(

@@ -10,6 +10,7 @@ mod misses;
 pub mod outside;
 mod pages;
 mod peer_limits;
+mod peer_pages;
 mod peers;
 mod publishing;
 mod pushes;

@@ -15,12 +15,16 @@ CREATE TABLE policy_verdicts (
     -- SHA-256 of the policies, if it is known.
     content TEXT,
     findings TEXT NOT NULL,
+    -- Findings without their texts, each once: what decides whether the plan may be applied.
+    weights TEXT NOT NULL,
     more_findings BIGINT NOT NULL,
     -- Digests of the violations that an approval has to cover.
     items TEXT NOT NULL,
     -- Remarks about waivers, for people.
     notes TEXT NOT NULL,
     output TEXT NOT NULL,
+    -- SHA-256 of the findings, the remarks and the output, so that they need not be read to check the rest.
+    texts TEXT NOT NULL,
     -- SHA-256 of the other columns. A verdict whose row was changed counts as not evaluated.
     checksum TEXT NOT NULL,
     PRIMARY KEY (plan, set_name)

@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use lockkeeper_policy::findings::{AppliedWaiver, PolicyFinding};
 use lockkeeper_policy::sets::{SetDigest, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
@@ -67,12 +68,21 @@ pub enum PolicyApprove {
 }
 
 macro_rules! verdicts_sql {
-    ($of:literal) => {
+    ($more:literal, $of:literal) => {
         concat!(
-            "SELECT v.plan, v.set_name, v.place, v.definition, v.outcome, v.why, v.origin, v.content, v.findings, ",
-            "v.more_findings, v.items, v.notes, v.output, v.checksum FROM plans p JOIN policy_verdicts v ON v.plan = p.id WHERE ",
+            "SELECT v.plan, v.set_name, v.place, v.definition, v.outcome, v.why, v.origin, v.content, v.weights, ",
+            "v.more_findings, v.items, v.texts, v.checksum",
+            $more,
+            " FROM plans p JOIN policy_verdicts v ON v.plan = p.id WHERE ",
             $of
         )
+    };
+}
+
+/// Selects whole verdicts, with the texts for people.
+macro_rules! whole_verdicts_sql {
+    ($of:literal) => {
+        verdicts_sql!(", v.findings, v.notes, v.output", $of)
     };
 }
 
@@ -88,10 +98,12 @@ macro_rules! approvals_sql {
     };
 }
 
-const VERDICTS_OF_PLAN: &str = verdicts_sql!("p.id = $1");
-const VERDICTS_OF_RUN: &str = verdicts_sql!("p.run = $1");
+const VERDICTS_OF_PLAN: &str = whole_verdicts_sql!("p.id = $1");
+const VERDICTS_OF_RUN: &str = whole_verdicts_sql!("p.run = $1");
 const VERDICTS_OF_PULL: &str =
-    verdicts_sql!("p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
+    whole_verdicts_sql!("p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
+const STANDINGS_OF_PULL: &str =
+    verdicts_sql!("", "p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
 const APPROVALS_OF_PLAN: &str = approvals_sql!("p.id = $1");
 const APPROVALS_OF_RUN: &str = approvals_sql!("p.run = $1");
 const APPROVALS_OF_PULL: &str =
@@ -114,6 +126,18 @@ impl Store {
     pub async fn policy_results(&self, pull: &PullRef) -> Result<HashMap<PlanId, PlanPolicies>> {
         let mut at = self.begin_snapshot().await?;
         let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_PULL)
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
+        let approvals = on_snapshot!(&mut at, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PULL)
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
+        at.end().await?;
+        collect(verdicts, approvals)
+    }
+
+    /// Returns the same as [`Self::policy_results`] without the texts for people, which are large: their findings have only
+    /// their weights, each once. It is enough for the standings of all plans of a pull. Damage of the texts is not noticed.
+    pub async fn policy_standings(&self, pull: &PullRef) -> Result<HashMap<PlanId, PlanPolicies>> {
+        let mut at = self.begin_snapshot().await?;
+        let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, StandingRow>(STANDINGS_OF_PULL)
             .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         let approvals = on_snapshot!(&mut at, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PULL)
             .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
@@ -208,11 +232,17 @@ pub(super) async fn verdicts_insert_in_tx(
     verdicts: &[Verdict],
 ) -> Result<()> {
     for (place, verdict) in (0..).zip(verdicts) {
-        let row = VerdictRow::of(plan, place, verdict);
+        let VerdictRow {
+            standing: row,
+            findings,
+            notes,
+            output,
+        } = VerdictRow::of(plan, place, verdict);
         execute!(
             &mut *tx,
             "INSERT INTO policy_verdicts (plan, set_name, place, definition, outcome, why, origin, content, findings, \
-             more_findings, items, notes, output, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+             weights, more_findings, items, notes, output, texts, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+             $11, $12, $13, $14, $15, $16)",
             row.plan,
             row.set_name.as_str(),
             row.place,
@@ -221,11 +251,13 @@ pub(super) async fn verdicts_insert_in_tx(
             row.why.as_deref(),
             row.origin.as_str(),
             row.content.as_deref(),
-            row.findings.as_str(),
+            findings.as_str(),
+            row.weights.as_str(),
             row.more_findings,
             row.items.as_str(),
-            row.notes.as_str(),
-            row.output.as_str(),
+            notes.as_str(),
+            output.as_str(),
+            row.texts.as_str(),
             row.checksum.as_str(),
         )?;
     }
@@ -306,15 +338,15 @@ async fn approval_put_in_tx(
 }
 
 /// Sorts the rows by plan. Approvals of a plan without verdicts are left out.
-fn collect(
-    mut verdicts: Vec<VerdictRow>,
+fn collect<R: ReadableVerdict>(
+    mut verdicts: Vec<R>,
     approvals: Vec<ApprovalRow>,
 ) -> Result<HashMap<PlanId, PlanPolicies>> {
-    verdicts.sort_by_key(|row| row.place);
+    verdicts.sort_by_key(|row| row.standing().place);
     let mut of_plans: HashMap<PlanId, PlanPolicies> = HashMap::new();
-    for row in verdicts {
-        let policies = of_plans.entry(row.plan).or_default();
-        policies.verdicts.push(row.verdict()?);
+    for row in &verdicts {
+        let policies = of_plans.entry(row.standing().plan).or_default();
+        policies.verdicts.push(verdict(row)?);
     }
     for row in approvals {
         if let Some(policies) = of_plans.get_mut(&row.of_plan) {
@@ -353,9 +385,10 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("texts and numbers are JSON")
 }
 
-/// A verdict as it is stored. The checksum covers the other fields, in this order.
+/// Parts of a stored verdict that decide whether a plan may be applied. The checksum covers the other fields, in this
+/// order, and the digest of the texts.
 #[derive(sqlx::FromRow, Serialize)]
-struct VerdictRow {
+struct StandingRow {
     plan: PlanId,
     set_name: String,
     place: i64,
@@ -364,70 +397,65 @@ struct VerdictRow {
     why: Option<String>,
     origin: String,
     content: Option<String>,
-    findings: String,
+    weights: String,
     more_findings: i64,
     items: String,
-    notes: String,
-    output: String,
+    texts: String,
     #[serde(skip)]
     checksum: String,
 }
 
-impl VerdictRow {
-    fn of(plan: PlanId, place: i64, verdict: &Verdict) -> Self {
-        let (outcome, why) = match &verdict.outcome {
-            VerdictOutcome::Passed => ("passed", None),
-            VerdictOutcome::Failed => ("failed", None),
-            VerdictOutcome::NotEvaluated(why) => {
-                ("not_evaluated", Some(free_text(why).into_owned()))
-            }
-        };
-        let mut row = Self {
-            plan,
-            set_name: verdict.set.as_str().to_owned(),
-            place,
-            definition: verdict.definition.0.to_string(),
-            outcome: outcome.to_owned(),
-            why,
-            origin: free_text(&verdict.origin).into_owned(),
-            content: verdict.content.as_ref().map(ToString::to_string),
-            findings: json(&verdict.findings),
-            more_findings: i64::from(verdict.more_findings),
-            items: json(&verdict.items),
-            notes: json(&verdict.notes),
-            output: free_text(&verdict.output).into_owned(),
-            checksum: String::new(),
-        };
-        row.checksum = row.sum();
-        row
-    }
+/// A verdict as it is stored.
+#[derive(sqlx::FromRow)]
+struct VerdictRow {
+    #[sqlx(flatten)]
+    standing: StandingRow,
+    findings: String,
+    notes: String,
+    output: String,
+}
 
+/// A stored verdict, with or without its texts.
+trait ReadableVerdict {
+    fn standing(&self) -> &StandingRow;
+
+    /// Returns the verdict, or the damage of the row.
+    fn read(&self, set: &SetName) -> std::result::Result<Verdict, String>;
+}
+
+/// Returns the verdict of a row, or a verdict that the set was not evaluated if the row is damaged. Fails if the row does not
+/// even name its set.
+fn verdict(row: &impl ReadableVerdict) -> Result<Verdict> {
+    let standing = row.standing();
+    let set = SetName::parse(&standing.set_name)
+        .map_err(|error| sqlx::Error::Decode(error.to_string().into()))?;
+    match row.read(&set) {
+        Ok(verdict) => Ok(verdict),
+        Err(damage) => {
+            tracing::error!(plan = %standing.plan, %set, %damage, "The stored verdict of a policy set is damaged");
+            let definition = standing.definition.parse().map(SetDigest);
+            Ok(Verdict::not_evaluated(
+                &set,
+                definition.unwrap_or_else(|_| SetDigest(Sha256Digest::of(b""))),
+                String::new(),
+                format!("The stored verdict is damaged: {damage}. Plan again."),
+                String::new(),
+            ))
+        }
+    }
+}
+
+impl StandingRow {
     fn sum(&self) -> String {
         Sha256Digest::of(json(self).as_bytes()).to_string()
     }
+}
 
-    /// Returns the verdict, or a verdict that the set was not evaluated if the row is damaged. Fails if the row does not
-    /// even name its set.
-    fn verdict(self) -> Result<Verdict> {
-        let set = SetName::parse(&self.set_name)
-            .map_err(|error| sqlx::Error::Decode(error.to_string().into()))?;
-        match self.read(&set) {
-            Ok(verdict) => Ok(verdict),
-            Err(damage) => {
-                tracing::error!(plan = %self.plan, %set, %damage, "The stored verdict of a policy set is damaged");
-                let definition = self.definition.parse().map(SetDigest);
-                Ok(Verdict::not_evaluated(
-                    &set,
-                    definition.unwrap_or_else(|_| SetDigest(Sha256Digest::of(b""))),
-                    String::new(),
-                    format!("The stored verdict is damaged: {damage}. Plan again."),
-                    String::new(),
-                ))
-            }
-        }
+impl ReadableVerdict for StandingRow {
+    fn standing(&self) -> &StandingRow {
+        self
     }
 
-    /// Returns the verdict, or the damage of the row.
     fn read(&self, set: &SetName) -> std::result::Result<Verdict, String> {
         if self.checksum != self.sum() {
             return Err("its row was changed in the database".to_owned());
@@ -449,17 +477,99 @@ impl VerdictRow {
             outcome,
             origin: self.origin.clone(),
             content,
-            findings: serde_json::from_str(&self.findings).map_err(|error| error.to_string())?,
+            findings: serde_json::from_str(&self.weights).map_err(|error| error.to_string())?,
             more_findings: u32::try_from(self.more_findings).map_err(|error| error.to_string())?,
             items: serde_json::from_str(&self.items).map_err(|error| error.to_string())?,
-            notes: serde_json::from_str(&self.notes).map_err(|error| error.to_string())?,
-            output: self.output.clone(),
+            notes: Vec::new(),
+            output: String::new(),
         };
         match verdict.damage() {
             None => Ok(verdict),
             Some(damage) => Err(damage.to_owned()),
         }
     }
+}
+
+impl VerdictRow {
+    fn of(plan: PlanId, place: i64, verdict: &Verdict) -> Self {
+        let (outcome, why) = match &verdict.outcome {
+            VerdictOutcome::Passed => ("passed", None),
+            VerdictOutcome::Failed => ("failed", None),
+            VerdictOutcome::NotEvaluated(why) => {
+                ("not_evaluated", Some(free_text(why).into_owned()))
+            }
+        };
+        let standing = StandingRow {
+            plan,
+            set_name: verdict.set.as_str().to_owned(),
+            place,
+            definition: verdict.definition.0.to_string(),
+            outcome: outcome.to_owned(),
+            why,
+            origin: free_text(&verdict.origin).into_owned(),
+            content: verdict.content.as_ref().map(ToString::to_string),
+            weights: json(&weights(&verdict.findings)),
+            more_findings: i64::from(verdict.more_findings),
+            items: json(&verdict.items),
+            texts: String::new(),
+            checksum: String::new(),
+        };
+        let mut row = Self {
+            standing,
+            findings: json(&verdict.findings),
+            notes: json(&verdict.notes),
+            output: free_text(&verdict.output).into_owned(),
+        };
+        row.standing.texts = row.sum_of_texts();
+        row.standing.checksum = row.standing.sum();
+        row
+    }
+
+    fn sum_of_texts(&self) -> String {
+        let texts = json(&[&self.findings, &self.notes, &self.output]);
+        Sha256Digest::of(texts.as_bytes()).to_string()
+    }
+}
+
+impl ReadableVerdict for VerdictRow {
+    fn standing(&self) -> &StandingRow {
+        &self.standing
+    }
+
+    fn read(&self, set: &SetName) -> std::result::Result<Verdict, String> {
+        let standing = self.standing.read(set)?;
+        if self.standing.texts != self.sum_of_texts() {
+            return Err("its row was changed in the database".to_owned());
+        }
+        let verdict = Verdict {
+            findings: serde_json::from_str(&self.findings).map_err(|error| error.to_string())?,
+            notes: serde_json::from_str(&self.notes).map_err(|error| error.to_string())?,
+            output: self.output.clone(),
+            ..standing
+        };
+        match verdict.damage() {
+            None => Ok(verdict),
+            Some(damage) => Err(damage.to_owned()),
+        }
+    }
+}
+
+/// Returns what findings decide, each once: their levels, and the ends of their waivers.
+fn weights(findings: &[PolicyFinding]) -> Vec<PolicyFinding> {
+    let mut all = Vec::new();
+    for finding in findings {
+        let mut weight = PolicyFinding::deny("", "");
+        weight.level = finding.level.clone();
+        weight.waived = finding.waived.as_ref().map(|waiver| AppliedWaiver {
+            reason: String::new(),
+            owner: String::new(),
+            until: waiver.until.clone(),
+        });
+        if !all.contains(&weight) {
+            all.push(weight);
+        }
+    }
+    all
 }
 
 /// An approval as it is stored.

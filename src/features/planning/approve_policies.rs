@@ -52,7 +52,7 @@ pub(super) async fn run(
             return Ok(Reply::refused("policy_set", message, Vec::new()));
         }
     };
-    let found = cx.ctx.store.policy_results(&cx.pull.at).await?;
+    let found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
     if found.is_empty() && !policy_checks::is_on(cx) {
         return Ok(not_checked());
     }

@@ -195,7 +195,7 @@ async fn count<'a>(
         return Ok(PolicyCounts::default());
     }
     let plans = store.plan_list(&cx.pull.at).await?;
-    let found = store.policy_results(&cx.pull.at).await?;
+    let found = store.policy_standings(&cx.pull.at).await?;
     let mut counts = PolicyCounts {
         total: checked.len(),
         ..PolicyCounts::default()
@@ -243,7 +243,7 @@ pub(super) async fn unmet_without_changes(
     if checked.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found = cx.ctx.store.policy_results(&cx.pull.at).await?;
+    let mut found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
     let mut unmet = Vec::new();
     for (plan, sets) in checked {
         let policies = found.remove(&plan.id).unwrap_or_default();

@@ -290,9 +290,9 @@ fn years() -> Vec<String> {
         ),
         rows(
             100_000,
-            "policy_verdicts (plan, set_name, place, definition, outcome, origin, findings, more_findings, items, notes, \
-             output, checksum)",
-            "ID, 'security', 0, DIGEST, 'passed', '/policies', '[]', 0, '[]', '[]', '', DIGEST",
+            "policy_verdicts (plan, set_name, place, definition, outcome, origin, findings, weights, more_findings, items, \
+             notes, output, texts, checksum)",
+            "ID, 'security', 0, DIGEST, 'passed', '/policies', '[]', '[]', 0, '[]', '[]', '', DIGEST, DIGEST",
         ),
         rows(
             100_000,
@@ -512,7 +512,8 @@ async fn work(db: &TestDb) {
         let approved = store.policy_approve(&plan, &approvals, by()).await;
         assert_eq!(approved.unwrap(), PolicyApprove::Stored);
     }
-    let results = store.policy_results(&pull).await.unwrap();
+    store.policy_results(&pull).await.unwrap();
+    let results = store.policy_standings(&pull).await.unwrap();
     assert_eq!(results[&plan.id].approvals, approvals);
     store.policy_results_of_run(plan.run).await.unwrap();
     store.registry_plan_notices(plan.id).await.unwrap();

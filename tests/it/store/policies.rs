@@ -14,7 +14,7 @@ use lockkeeper::store::{
 };
 use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
-use lockkeeper_policy::standing::{NeededSet, PolicyApproval, SetStanding};
+use lockkeeper_policy::standing::{self, NeededSet, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use tokio::task::JoinSet;
 
@@ -25,6 +25,7 @@ use crate::support::db::{TestDb, by, execute, races, store_test};
 
 store_test!(
     verdicts_come_back_as_they_were_recorded,
+    standings_are_read_without_the_texts_and_are_the_same,
     verdicts_go_with_the_record_of_their_plan,
     a_plan_that_is_not_stored_has_no_verdicts,
     a_plan_that_passed_is_applied,
@@ -341,6 +342,65 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
     }
 }
 
+async fn standings_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let of_team = |count| FindingLevel::RequireApproval {
+        count,
+        teams: vec!["acme/security".to_owned()],
+    };
+    let waived = PolicyFinding {
+        waived: Some(AppliedWaiver {
+            reason: "public".to_owned(),
+            owner: "ada".to_owned(),
+            until: "2026-12-31".to_owned(),
+        }),
+        ..finding(FindingLevel::Deny, "public bucket")
+    };
+    let many = Verdict {
+        findings: vec![
+            finding(FindingLevel::Deny, "one"),
+            finding(FindingLevel::Deny, "two"),
+            finding(of_team(2), "three"),
+            waived,
+        ],
+        ..failed("many", &["one"])
+    };
+    let verdicts = [
+        many,
+        failed("security", &["public bucket"]),
+        passed("cost"),
+        not_evaluated("a", "no rule was evaluated"),
+    ];
+    let sets = ["many", "security", "cost", "a", "new"].map(needed);
+    let plan = record(db, &one, &project("a"), &verdicts).await;
+    let approvals = ["ada", "bob"].map(|login| approval(&plan, &verdicts[1], login));
+    let stored = approve(db.store(), &plan, &approvals).await;
+    assert_eq!(stored, PolicyApprove::Stored);
+    let standings = |found: &PlanPolicies| {
+        standing::standings(&sets, &found.verdicts, &found.approvals, &plan.id)
+    };
+    let whole = results(db.store(), &plan).await;
+    let of_pull = db.store().policy_standings(&one).await.unwrap();
+    let found = &of_pull[&plan.id];
+    assert_eq!(standings(found), standings(&whole));
+    assert_eq!(found.approvals, whole.approvals);
+    for verdict in &found.verdicts {
+        assert_eq!(verdict.output, "");
+        let mut texts = verdict.findings.iter().map(|finding| &finding.message);
+        assert!(texts.all(String::is_empty), "{verdict:?}");
+    }
+    // Equal ones are read once. Those that a waiver takes out stay so.
+    assert_eq!(found.verdicts[0].findings.len(), 3);
+    assert_eq!(found.verdicts[0].violations().count(), 2);
+    let damage = "UPDATE policy_verdicts SET outcome = 'passed'";
+    execute(db, damage).await;
+    let of_pull = db.store().policy_standings(&one).await.unwrap();
+    for verdict in &of_pull[&plan.id].verdicts {
+        let is_damaged = matches!(&verdict.outcome, VerdictOutcome::NotEvaluated(why) if why.contains("damaged"));
+        assert!(is_damaged || verdict.set == set("cost"), "{verdict:?}");
+    }
+}
+
 async fn verdicts_go_with_the_record_of_their_plan(db: &TestDb) {
     let (store, one) = (db.store(), open_pull(db.store(), 1).await);
     let plan = record(db, &one, &project("a"), &[passed("security")]).await;
@@ -514,6 +574,10 @@ async fn no_plan_is_applied_whose_verdict_was_damaged(db: &TestDb) {
         (&fine, "notes = '{'"),
         (&fine, "notes = '[\"x\"]'"),
         (&fine, "output = ''"),
+        (&fine, "texts = ''"),
+        (&fine, "weights = '[]'"),
+        (&bad, "weights = '[]'"),
+        (&bad, "weights = '{'"),
         (&fine, "checksum = ''"),
         (&bad, "outcome = 'passed'"),
         (&bad, "outcome = 'passed', items = '[]'"),

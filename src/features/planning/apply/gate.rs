@@ -188,11 +188,11 @@ async fn approved_policies(
         let hint = "Run the command again in a moment.".to_owned();
         GateRefusal::ForNow(UserText::new(message, [hint]))
     };
-    let found = cx.ctx.store.policy_results(&cx.pull.at).await.map_err(|error| {
+    let found = cx.ctx.store.policy_results_of_run(plan.run).await.map_err(|error| {
         warn!(plan = %plan.id, error = describe_error(&error), "The policy checks of a plan cannot be read");
         unknown("the policy checks of the plan cannot be read", &error)
     })?;
-    let found = found.get(&plan.id).cloned().unwrap_or_default();
+    let found = found.unwrap_or_default();
     let members = policy_checks::members_now(cx, &sets, &found).await.map_err(|error| {
         let what = "the teams of the people who approved the violations of policies cannot be determined";
         unknown(what, &error)

@@ -110,7 +110,7 @@ struct RetryCommand {
 #[derive(Serialize)]
 pub(super) struct Block {
     language: &'static str,
-    text: String,
+    pub(super) text: String,
     title: &'static str,
     lines: usize,
     fold: bool,

@@ -4,7 +4,7 @@
 //! of those that do not. A package without rules has none of either.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::bounded::Bounded;
 use crate::findings::{
@@ -33,17 +33,11 @@ struct ConftestCheck {
 #[derive(Deserialize)]
 struct ConftestResult {
     msg: String,
+    /// Value of `_loc` in the result of the rule.
     #[serde(default)]
-    loc: Option<Box<ConftestLocation>>,
+    loc: Option<Value>,
     #[serde(default)]
-    metadata: Option<Box<RegoKeys>>,
-}
-
-/// Value of `_loc` in the result of a rule.
-#[derive(Deserialize)]
-struct ConftestLocation {
-    file: Option<Value>,
-    line: Option<Value>,
+    metadata: Option<Map<String, Value>>,
 }
 
 /// Reads an output. Exceptions are no findings: the policies themselves allow them.
@@ -167,20 +161,18 @@ fn finding(
     namespace: &str,
     rule: &str,
 ) -> Result<PolicyFinding, ReadError> {
-    let mut keys = result.metadata.map_or_else(RegoKeys::default, |keys| *keys);
-    if let Some(location) = result.loc
-        && keys.file.is_none()
-    {
-        keys.file = location.file;
-        keys.line = location.line;
+    let mut keys = result.metadata.unwrap_or_default();
+    if let Some(place) = result.loc {
+        keys.insert("_loc".to_owned(), place);
     }
-    // The query is such as `data.main.deny_public`.
-    let query = keys.query.as_ref().and_then(Value::as_str);
+    // conftest adds the query, such as `data.main.deny_public`.
+    let query = keys.remove("query");
+    let query = query.as_ref().and_then(Value::as_str);
     let rule = query.map_or_else(
         || format!("{namespace}.{rule}"),
         |query| query.strip_prefix("data.").unwrap_or(query).to_owned(),
     );
-    PolicyFinding::of_rego(level, &rule, &result.msg, keys)
+    PolicyFinding::of_rego(level, &rule, &result.msg, RegoKeys::of(keys))
 }
 
 fn not_conftest(error: &serde_json::Error) -> ReadError {
@@ -342,6 +334,21 @@ mod tests {
         assert_eq!(findings[0].rule, "a.b.deny");
         assert!(!findings[0].message.is_empty());
         assert!(findings[0].is_violation());
+    }
+
+    #[test]
+    fn results_that_differ_in_any_key_are_different() {
+        let read_one = |metadata: &str| {
+            let text = format!(
+                r#"[{{"namespace": "main", "successes": 0, "failures": [{{"msg": "m", "metadata": {metadata}}}]}}]"#
+            );
+            read(&text).unwrap().remove(0)
+        };
+        let one = read_one(r#"{"query": "data.main.deny", "address": "a"}"#);
+        let other = read_one(r#"{"query": "data.main.deny", "address": "b"}"#);
+        assert_eq!((&one.rule, &one.message), (&other.rule, &other.message));
+        assert_ne!(one, other);
+        assert_eq!(read_one(r#"{"query": "data.main.deny"}"#).other, None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use regorus::{Engine, PolicyLengthConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::findings::{FindingLevel, FindingPlace, NO_MESSAGE, PolicyFinding};
+use crate::findings::{FindingLevel, PolicyFinding, ReadError, RegoKeys, one_line};
 
 /// Largest number of files of a set.
 pub const MAX_FILES: usize = 2000;
@@ -478,91 +478,57 @@ fn findings_of(kind: RuleKind, rule: &str, value: Value) -> Result<Vec<PolicyFin
     };
     let mut findings = Vec::new();
     for result in results {
-        let level = match kind {
-            RuleKind::Deny => FindingLevel::Deny,
-            RuleKind::Warn => FindingLevel::Warn,
-            RuleKind::RequireApproval => FindingLevel::RequireApproval {
-                count: 1,
-                teams: Vec::new(),
+        let (message, mut fields) = match result {
+            Value::String(message) => (message, serde_json::Map::new()),
+            Value::Object(mut fields) => match fields.remove("msg") {
+                Some(Value::String(message)) => (message, fields),
+                Some(_) | None => return Err(unusable("an object has no text `msg`")),
             },
-        };
-        let mut finding = PolicyFinding {
-            level,
-            rule: rule.to_owned(),
-            message: String::new(),
-            resource: None,
-            place: None,
-            link: None,
-            evidence: None,
-            waived: None,
-        };
-        match result {
-            Value::String(message) => finding.message = message,
-            Value::Object(fields) => {
-                let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
-                finding.message =
-                    text("msg").ok_or_else(|| unusable("an object has no text `msg`"))?;
-                finding.resource = text("resource");
-                finding.link = text("link");
-                finding.place = text("file").map(|file| FindingPlace {
-                    file,
-                    line: fields
-                        .get("line")
-                        .and_then(Value::as_u64)
-                        .and_then(|line| u32::try_from(line).ok()),
-                });
-                finding.evidence = match fields.get("details") {
-                    None | Some(Value::Null) => None,
-                    Some(Value::String(text)) => Some(text.clone()),
-                    Some(details) => serde_json::to_string_pretty(details).ok(),
-                };
-                let approval = match (kind, fields.get("require_approval")) {
-                    (RuleKind::RequireApproval, _) => Some(&fields),
-                    (RuleKind::Deny | RuleKind::Warn, Some(Value::Object(approval))) => {
-                        Some(approval)
-                    }
-                    (RuleKind::Deny | RuleKind::Warn, Some(_)) => {
-                        return Err(unusable("`require_approval` is no object with `count`"));
-                    }
-                    (RuleKind::Deny | RuleKind::Warn, None) => None,
-                };
-                if let Some(approval) = approval {
-                    finding.level = required_approval(approval).ok_or_else(|| {
-                        unusable("`count` is a number from 1, `teams` a list of names")
-                    })?;
-                }
-            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
                 return Err(unusable(
                     "it has a value that is neither a text nor an object",
                 ));
             }
-        }
-        if finding.message.trim().is_empty() {
-            NO_MESSAGE.clone_into(&mut finding.message);
-        }
-        findings.push(finding);
+        };
+        let level = match kind {
+            RuleKind::Deny => FindingLevel::Deny,
+            RuleKind::Warn => FindingLevel::Warn,
+            RuleKind::RequireApproval => {
+                required_approval(&mut fields).map_err(|problem| unusable(&problem))?
+            }
+        };
+        let finding = PolicyFinding::of_rego(level, rule, &message, RegoKeys::of(fields));
+        findings.push(finding.map_err(|error| unusable(&problem_of(&error)))?);
     }
     Ok(findings)
 }
 
-/// Reads `{count, teams}`. Without a count it is 1, without teams everybody who may approve counts.
-fn required_approval(fields: &serde_json::Map<String, Value>) -> Option<FindingLevel> {
-    let count = match fields.get("count") {
-        None => 1,
-        Some(count) => u32::try_from(count.as_u64()?)
-            .ok()
-            .filter(|count| *count > 0)?,
-    };
-    let teams = match fields.get("teams") {
-        None => Vec::new(),
-        Some(teams) => teams
-            .as_array()?
-            .iter()
-            .map(|team| team.as_str().map(str::to_owned))
-            .collect::<Option<Vec<String>>>()?,
-    };
-    Some(FindingLevel::RequireApproval { count, teams })
+/// Takes `count` and `teams` out of a result of a rule `require_approval`. Without a count it is 1, without teams everybody who
+/// may approve counts. A key that is not known could be one of them with a typing error.
+fn required_approval(fields: &mut serde_json::Map<String, Value>) -> Result<FindingLevel, String> {
+    const OTHERS: [&str; 6] = ["resource", "file", "line", "link", "details", "_loc"];
+
+    let approval: serde_json::Map<String, Value> = ["count", "teams"]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), fields.remove(key)?)))
+        .collect();
+    if let Some(key) = fields.keys().find(|key| !OTHERS.contains(&key.as_str())) {
+        return Err(format!(
+            "it has the key `{}`. The keys are `msg`, `count`, `teams`, `resource`, `file`, `line`, `link` and `details`",
+            one_line(key, 100)
+        ));
+    }
+    FindingLevel::of_approval(Value::Object(approval))
+}
+
+/// Returns the problem of a result. The error of the evaluation names the rule.
+fn problem_of(error: &ReadError) -> String {
+    match error {
+        ReadError::Approval { problem, .. } => format!(
+            "`require_approval` must be an object such as {{\"count\": 2, \"teams\": [\"acme/security\"]}}: {problem}"
+        ),
+        other => other.to_string(),
+    }
 }
 
 /// Returns a message of the evaluator on one line, such as `deny.rego:3:5: expected ...`.

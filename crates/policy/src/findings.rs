@@ -1,8 +1,10 @@
 //! Findings of policies in a plan.
 
+use std::collections::BTreeMap;
+
 use lockkeeper_model::model::{Sha256Digest, is_hidden};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One finding of one policy set in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +23,8 @@ pub struct PolicyFinding {
     pub link: Option<String>,
     /// Longer text for people, folded in comments.
     pub evidence: Option<String>,
+    /// Digest of everything else that the tool says about the finding. It is not shown, and tells findings apart.
+    pub other: Option<Sha256Digest>,
     /// Waiver that takes the finding out.
     pub waived: Option<AppliedWaiver>,
 }
@@ -57,23 +61,23 @@ pub struct AppliedWaiver {
     pub until: String,
 }
 
-/// Keys of a result of a Rego rule beside `msg`, for both engines. All others are for other readers.
-#[derive(Debug, Clone, Default, Deserialize)]
+/// Keys of a result of a Rego rule beside `msg`, for both engines.
+#[derive(Debug, Clone, Default)]
 pub struct RegoKeys {
     /// Address of the resource, or the resource itself with its `address`.
-    pub resource: Option<Value>,
+    resource: Option<Value>,
     /// Path in the repository.
-    pub file: Option<Value>,
+    file: Option<Value>,
     /// Line of the file, from 1.
-    pub line: Option<Value>,
+    line: Option<Value>,
     /// Address of further reading for people.
-    pub link: Option<Value>,
+    link: Option<Value>,
     /// Longer text for people, or any other value.
-    pub details: Option<Value>,
+    details: Option<Value>,
     /// Approvals that let the violation pass: `{"count": 2, "teams": ["acme/security"]}`.
-    pub require_approval: Option<Value>,
-    /// Query that names the rule, which conftest adds.
-    pub query: Option<Value>,
+    require_approval: Option<Value>,
+    /// All other keys. They are not shown, and tell results apart.
+    others: BTreeMap<String, Value>,
 }
 
 /// Reason why an output does not say what was found. Nothing passes on such an output.
@@ -144,6 +148,7 @@ impl PolicyFinding {
             place: None,
             link: None,
             evidence: None,
+            other: None,
             waived: None,
         }
     }
@@ -174,27 +179,43 @@ impl PolicyFinding {
 
     /// Returns the finding of a result of a Rego rule. A key `require_approval` replaces the level, of hints as well.
     ///
-    /// Texts that are something else are kept as JSON, so that different results stay different findings.
+    /// Texts that are something else are kept as JSON, and everything that is not shown has a digest, so that different
+    /// results stay different findings.
     pub fn of_rego(
         level: FindingLevel,
         rule: &str,
         message: &str,
         keys: RegoKeys,
     ) -> Result<Self, ReadError> {
-        let level = match keys.require_approval {
+        let RegoKeys {
+            resource,
+            file,
+            line,
+            link,
+            details,
+            require_approval,
+            mut others,
+        } = keys;
+        let level = match require_approval {
             Some(value) => level_of_approval(rule, value)?,
             None => level,
         };
-        let line = keys.line.as_ref().and_then(line_of);
-        let place = keys
-            .file
+        if let Some(whole @ Value::Object(_)) = &resource {
+            others.insert("resource".to_owned(), whole.clone());
+        }
+        if let Some(link) = &link {
+            others.insert("link".to_owned(), link.clone());
+        }
+        let line = line.as_ref().and_then(line_of);
+        let place = file
             .and_then(text_of)
             .map(|file| FindingPlace { file, line });
         let finding = Self {
-            resource: keys.resource.and_then(resource_of),
+            resource: resource.and_then(resource_of),
             place,
-            link: keys.link.and_then(text_of),
-            evidence: keys.details.and_then(evidence_of),
+            link: link.and_then(text_of),
+            evidence: details.and_then(evidence_of),
+            other: digest_of(&others),
             ..Self::new(level, rule, message)
         };
         Ok(finding.clean())
@@ -227,6 +248,7 @@ impl PolicyFinding {
                 .evidence
                 .map(|text| block(text, MAX_EVIDENCE))
                 .filter(|text| !text.is_empty()),
+            other: self.other,
             waived: self.waived.map(|waiver| AppliedWaiver {
                 reason: one_line(&waiver.reason, MAX_MESSAGE),
                 owner: one_line(&waiver.owner, MAX_RULE),
@@ -236,7 +258,64 @@ impl PolicyFinding {
     }
 }
 
+impl RegoKeys {
+    /// Takes the keys out of a result.
+    pub fn of(mut result: Map<String, Value>) -> Self {
+        let mut take = |key: &str| result.remove(key);
+        Self {
+            resource: take("resource"),
+            file: take("file"),
+            line: take("line"),
+            link: take("link"),
+            details: take("details"),
+            require_approval: take("require_approval"),
+            others: result.into_iter().collect(),
+        }
+        .with_place()
+    }
+
+    /// Takes the place out of the key that conftest reads, unless the result has a key `file`.
+    fn with_place(mut self) -> Self {
+        if self.file.is_none()
+            && let Some(Value::Object(place)) = self.others.get("_loc")
+        {
+            (self.file, self.line) = (place.get("file").cloned(), place.get("line").cloned());
+            self.others.remove("_loc");
+        }
+        self
+    }
+}
+
 impl FindingLevel {
+    /// Returns the level of a violation that passes with approvals, from `{"count": 2, "teams": ["acme/security"]}`. The error
+    /// explains the problem.
+    pub(crate) fn of_approval(value: Value) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct RawApproval {
+            #[serde(default = "one_approval")]
+            count: u32,
+            #[serde(default)]
+            teams: Vec<String>,
+        }
+
+        if !value.is_object() {
+            return Err("it is no object".to_owned());
+        }
+        let RawApproval { count, mut teams } =
+            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        if !(1..=MAX_APPROVALS).contains(&count) {
+            return Err(format!("`count` must be 1 to {MAX_APPROVALS}"));
+        }
+        let fine = |team: &String| !team.is_empty() && one_line(team, MAX_TEAM) == *team;
+        if teams.len() > MAX_TEAMS || !teams.iter().all(fine) {
+            return Err(format!("`teams` must be at most {MAX_TEAMS} names"));
+        }
+        teams.sort();
+        teams.dedup();
+        Ok(Self::RequireApproval { count, teams })
+    }
+
     /// Limits the teams. Approvals of teams that are left out do not count.
     fn clean(self) -> Self {
         match self {
@@ -276,7 +355,12 @@ pub fn sort(findings: &mut [PolicyFinding]) {
             .then_with(|| one.rule.cmp(&other.rule))
             .then_with(|| one.place.cmp(&other.place))
             .then_with(|| one.evidence.cmp(&other.evidence))
+            .then_with(|| text_of_digest(one).cmp(&text_of_digest(other)))
     });
+}
+
+fn text_of_digest(finding: &PolicyFinding) -> Option<&str> {
+    finding.other.as_ref().map(Sha256Digest::as_str)
 }
 
 /// Returns an output without a byte order mark, if it is neither empty nor too large.
@@ -351,31 +435,19 @@ fn is_link(text: &str) -> bool {
 }
 
 fn level_of_approval(rule: &str, value: Value) -> Result<FindingLevel, ReadError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct RawApproval {
-        #[serde(default = "one_approval")]
-        count: u32,
-        #[serde(default)]
-        teams: Vec<String>,
-    }
-
-    let wrong = |problem: String| ReadError::Approval {
+    FindingLevel::of_approval(value).map_err(|problem| ReadError::Approval {
         rule: one_line(rule, MAX_RULE),
         problem: one_line(&problem, MAX_MESSAGE),
-    };
-    let RawApproval { count, mut teams } =
-        serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
-    if !(1..=MAX_APPROVALS).contains(&count) {
-        return Err(wrong(format!("`count` must be 1 to {MAX_APPROVALS}")));
+    })
+}
+
+/// Returns the digest of keys and their values; `None` if there are none.
+fn digest_of(keys: &BTreeMap<String, Value>) -> Option<Sha256Digest> {
+    if keys.is_empty() {
+        return None;
     }
-    let fine = |team: &String| !team.is_empty() && one_line(team, MAX_TEAM) == *team;
-    if teams.len() > MAX_TEAMS || !teams.iter().all(fine) {
-        return Err(wrong(format!("`teams` must be at most {MAX_TEAMS} names")));
-    }
-    teams.sort();
-    teams.dedup();
-    Ok(FindingLevel::RequireApproval { count, teams })
+    let text = serde_json::to_string(keys).expect("values of JSON are always JSON");
+    Some(Sha256Digest::of(text.as_bytes()))
 }
 
 fn one_approval() -> u32 {
@@ -425,7 +497,11 @@ mod tests {
     use super::*;
 
     fn keys(value: Value) -> RegoKeys {
-        serde_json::from_value(value).unwrap()
+        RegoKeys::of(serde_json::from_value(value).unwrap())
+    }
+
+    fn denied(value: Value) -> PolicyFinding {
+        PolicyFinding::of_rego(FindingLevel::Deny, "main.deny", "m", keys(value)).unwrap()
     }
 
     #[test]
@@ -440,7 +516,6 @@ mod tests {
                 "line": 12,
                 "link": "https://wiki.example.com/s3",
                 "details": "acl is `public-read`\nsince last week",
-                "unrelated": [1, 2],
             })),
         );
         let expected = PolicyFinding {
@@ -451,6 +526,9 @@ mod tests {
             }),
             link: Some("https://wiki.example.com/s3".to_owned()),
             evidence: Some("acl is `public-read`\nsince last week".to_owned()),
+            other: Some(Sha256Digest::of(
+                br#"{"link":"https://wiki.example.com/s3"}"#,
+            )),
             ..PolicyFinding::deny("main.deny_public", "Bucket is public")
         };
         assert_eq!(finding, Ok(expected));
@@ -489,6 +567,49 @@ mod tests {
     }
 
     #[test]
+    fn everything_in_a_result_tells_it_apart() {
+        let results = [
+            json!({}),
+            json!({"address": "aws_s3_bucket.a"}),
+            json!({"address": "aws_s3_bucket.b"}),
+            json!({"id": "X1", "severity": "high"}),
+            json!({"id": "X1", "severity": "low"}),
+            json!({"resource": "aws_s3_bucket.a"}),
+            json!({"resource": {"address": "aws_s3_bucket.a"}}),
+            json!({"resource": {"address": "aws_s3_bucket.b"}}),
+            json!({"resource": {"address": "aws_s3_bucket.a", "acl": "public"}}),
+            json!({"resource": {"name": "a"}}),
+            json!({"resource": {"name": "b"}}),
+            json!({"link": ["https://example.com/a"]}),
+            json!({"link": ["https://example.com/b"]}),
+            json!({"line": 7}),
+            json!({"_loc": 7}),
+        ];
+        // A line without a file says nothing.
+        let found: Vec<PolicyFinding> = results.iter().cloned().map(denied).collect();
+        assert_eq!(found[0], found[13]);
+        for (n, finding) in found.iter().enumerate().filter(|(n, _)| *n != 13) {
+            let same = found[..n].contains(finding);
+            assert!(!same, "{}", results[n]);
+        }
+    }
+
+    #[test]
+    fn the_place_for_conftest_is_a_place() {
+        let place = |value: Value| {
+            let place = denied(value).place.unwrap();
+            (place.file, place.line)
+        };
+        let at = |file: &str, line| (file.to_owned(), Some(line));
+        assert_eq!(
+            place(json!({"_loc": {"file": "a.tf", "line": 3}})),
+            at("a.tf", 3)
+        );
+        let both = json!({"file": "b.tf", "line": 4, "_loc": {"file": "a.tf", "line": 3}});
+        assert_eq!(place(both), at("b.tf", 4));
+    }
+
+    #[test]
     fn approvals_that_a_rule_requires_replace_the_level() {
         let level = |value: Value| {
             let keys = keys(json!({"require_approval": value}));
@@ -519,6 +640,11 @@ mod tests {
             json!({"teams": [""]}),
             json!({"teams": ["a\nb"]}),
             json!({"team": ["acme/security"]}),
+            json!({"teams": ["acme/security"], "cout": 3}),
+            json!([2, ["acme/security"]]),
+            json!({"teams": vec!["acme/security"; MAX_TEAMS + 1]}),
+            json!({"teams": ["x".repeat(MAX_TEAM + 1)]}),
+            json!(null),
         ] {
             let error = level(wrong.clone()).unwrap_err();
             assert!(

@@ -220,6 +220,7 @@ fn items_of_violations(findings: &[PolicyFinding]) -> impl Iterator<Item = Sha25
                 finding.resource,
                 file,
                 finding.evidence,
+                finding.other,
             ])
             .to_string();
             let times = seen.entry(text.clone()).or_default();
@@ -375,6 +376,10 @@ mod tests {
             },
             PolicyFinding {
                 evidence: Some("e".to_owned()),
+                ..base.clone()
+            },
+            PolicyFinding {
+                other: Some(Sha256Digest::of(b"o")),
                 ..base.clone()
             },
         ];

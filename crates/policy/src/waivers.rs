@@ -218,6 +218,7 @@ mod tests {
             place: None,
             link: None,
             evidence: None,
+            other: None,
             waived: None,
         }
     }

@@ -165,6 +165,7 @@ mod tests {
             place: None,
             link: None,
             evidence: None,
+            other: None,
             waived: None,
         };
         let answer = serde_json::to_string(&EvalAnswer::Findings(vec![finding.clone()])).unwrap();

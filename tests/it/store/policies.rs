@@ -86,6 +86,7 @@ fn finding(level: FindingLevel, message: &str) -> PolicyFinding {
         place: None,
         link: None,
         evidence: None,
+        other: None,
         waived: None,
     }
 }

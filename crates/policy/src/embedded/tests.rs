@@ -1,4 +1,8 @@
+use lockkeeper_model::model::Sha256Digest;
+
 use super::*;
+use crate::conftest;
+use crate::findings::FindingPlace;
 
 const PLAN: &str = r#"{"resource_changes": [
     {"address": "aws_s3_bucket.logs", "change": {"actions": ["create"], "after": {"acl": "public-read", "size": null}}},
@@ -108,6 +112,7 @@ deny contains {
             }),
             link: Some("https://example.com".to_owned()),
             evidence: Some("{\n  \"acl\": \"public-read\"\n}".to_owned()),
+            other: Some(Sha256Digest::of(br#"{"link":"https://example.com"}"#)),
             waived: None,
         }]
     );
@@ -129,22 +134,82 @@ violation contains {"msg": "c", "require_approval": {"count": 3}} if true
             "3 main.violation: c",
         ]
     );
-    for object in [
-        r#"{"msg": "x", "count": 0}"#,
-        r#"{"msg": "x", "count": "two"}"#,
-        r#"{"msg": "x", "teams": "acme"}"#,
-        r#"{"msg": "x", "teams": [1]}"#,
+    for keys in [
+        r#""count": 0"#,
+        r#""count": 101"#,
+        r#""count": "two""#,
+        r#""teams": "acme""#,
+        r#""teams": [1]"#,
+        r#""teams": [""]"#,
+        r#""team": ["acme/security"]"#,
+        r#""teams": ["acme/security"], "cout": 3"#,
     ] {
-        let text = format!("package main\nrequire_approval contains {object} if true\n");
-        assert!(error(&text).contains("`count`"), "{object}");
-        let text = format!(
-            "package main\nviolation contains {{\"msg\": \"x\", \"require_approval\": {object}}} if true\n"
+        let text =
+            format!("package main\nrequire_approval contains {{\"msg\": \"x\", {keys}}} if true\n");
+        let found = on_plan(&text, PLAN);
+        assert!(
+            matches!(found, Err(EvalError::Result { .. })),
+            "{keys}: {found:?}"
         );
-        assert!(error(&text).contains("`count`"), "{object}");
+        for rule in ["deny", "violation", "warn"] {
+            let text = format!(
+                "package main\n{rule} contains {{\"msg\": \"x\", \"require_approval\": {{{keys}}}}} if true\n"
+            );
+            assert!(
+                error(&text).contains("`require_approval` must be an object such as"),
+                "{rule} {keys}"
+            );
+        }
     }
-    let text =
-        "package main\nviolation contains {\"msg\": \"x\", \"require_approval\": true} if true\n";
-    assert!(error(text).contains("`require_approval` is no object"));
+    for value in ["true", "null", "2", "[2]"] {
+        let text = format!(
+            "package main\nviolation contains {{\"msg\": \"x\", \"require_approval\": {value}}} if true\n"
+        );
+        assert!(error(&text).contains("it is no object"), "{value}");
+    }
+    // It raises the level of hints as well.
+    let text = "package main\nwarn contains {\"msg\": \"w\", \"require_approval\": {\"count\": 2}} if true\n";
+    assert_eq!(found(text), ["2 main.warn: w"]);
+    let text = "package main\nrequire_approval contains {\"msg\": \"a\", \"require_approval\": {}} if true\n";
+    assert!(error(text).contains("the key `require_approval`"));
+}
+
+#[test]
+fn results_are_read_as_those_of_conftest() {
+    for object in [
+        r#"{"msg": "m"}"#,
+        r#"{"msg": "m", "resource": {"address": "a.b", "acl": "public"}}"#,
+        r#"{"msg": "m", "resource": ["a"], "link": 7, "details": false}"#,
+        r#"{"msg": "m", "address": "a.b", "severity": "high"}"#,
+        r#"{"msg": "m", "file": 7, "line": "8"}"#,
+        r#"{"msg": "m", "_loc": {"file": "a.tf", "line": 3}}"#,
+        r#"{"msg": "m", "require_approval": {"count": 2}}"#,
+        r#"{"msg": "m", "require_approval": {"cout": 2}}"#,
+    ] {
+        let text = format!("package main\ndeny contains {object} if true\n");
+        let embedded = on_plan(&text, PLAN).ok();
+        let mut metadata: serde_json::Map<String, Value> = serde_json::from_str(object).unwrap();
+        let message = metadata.remove("msg");
+        let place = metadata.remove("_loc");
+        metadata.insert("query".to_owned(), "data.main.deny".into());
+        let result = serde_json::json!({"msg": message, "loc": place, "metadata": metadata});
+        let report =
+            serde_json::json!([{"namespace": "main", "successes": 0, "failures": [result]}]);
+        let of_conftest = conftest::read(&report.to_string()).ok();
+        assert_eq!(embedded, of_conftest, "{object}");
+    }
+}
+
+#[test]
+fn resources_that_are_objects_tell_violations_apart() {
+    let address = |n: usize| {
+        let text = format!(
+            "package main\ndeny contains {{\"msg\": \"public\", \"resource\": input.resource_changes[{n}]}} if true\n"
+        );
+        on_plan(&text, PLAN).unwrap().remove(0).resource
+    };
+    assert_eq!(address(0).as_deref(), Some("aws_s3_bucket.logs"));
+    assert_eq!(address(1).as_deref(), Some("aws_s3_bucket.data"));
 }
 
 #[test]

@@ -287,6 +287,7 @@ fn finding(level: FindingLevel, message: &str) -> PolicyFinding {
         place: None,
         link: None,
         evidence: None,
+        other: None,
         waived: None,
     }
 }

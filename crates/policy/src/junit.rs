@@ -6,18 +6,20 @@
 //! Some tools write only the tests that failed, so a suite without tests passes, if it says how many tests or failures it has.
 //! A report that declares more failures than it has is damaged.
 
+use lockkeeper_model::model::Sha256Digest;
 use quick_xml::XmlVersion;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 
+use crate::bounded::add_to_digest;
 use crate::findings::{FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line};
 
 /// Largest depth of elements.
 const MAX_DEPTH: usize = 64;
 /// Largest number of attributes of an element.
 const MAX_ATTRIBUTES: usize = 64;
-/// Largest text of one test that is kept, in bytes. The rest is read, but cannot be told apart.
+/// Largest text of one test that is kept, in bytes. The rest has only a digest.
 const MAX_TEXT: usize = 64 << 10;
 /// Endings of files with code, which tflint writes instead of the name of a class.
 const CODE: [&str; 5] = [".tf", ".tofu", ".tf.json", ".tfvars", ".hcl"];
@@ -102,6 +104,8 @@ struct JunitProblem {
     is_skipped: bool,
     message: String,
     text: String,
+    /// Digest of further messages, and of text that is too long to be kept.
+    others: Option<Sha256Digest>,
 }
 
 /// Attributes of an element that this program reads.
@@ -164,6 +168,8 @@ impl JunitReport {
                 problem.is_skipped |= name == "skipped";
                 if problem.message.is_empty() {
                     problem.message = attributes.message;
+                } else if !attributes.message.is_empty() {
+                    add_to_digest(&mut problem.others, &attributes.message);
                 }
                 JunitElement::Problem
             }
@@ -216,6 +222,8 @@ impl JunitReport {
                 let problem = self.case.problem.get_or_insert_default();
                 if problem.text.len() + text.len() <= MAX_TEXT {
                     problem.text.push_str(text);
+                } else {
+                    add_to_digest(&mut problem.others, text);
                 }
                 Ok(())
             }
@@ -266,6 +274,7 @@ impl JunitCase {
             resource,
             place,
             evidence: Some(text.to_owned()),
+            other: problem.others,
             ..PolicyFinding::deny(rule_of(&self.name), message)
         };
         Ok(Some(finding.clean()))
@@ -470,6 +479,31 @@ Guideline: https://docs.example.com/s3_1
         assert_eq!(findings[0].rule, "AVD-AWS-0086");
         assert_eq!(findings[0].message, "Public access is not blocked");
         assert_eq!(findings[0].evidence.as_deref(), Some("\"No block\"HIGH"));
+    }
+
+    #[test]
+    fn tests_that_differ_in_any_text_are_different() {
+        let found = |problems: &str| {
+            let report = format!(
+                r#"<testsuite tests="1"><testcase name="a">{problems}</testcase></testsuite>"#
+            );
+            read(&report).unwrap().remove(0)
+        };
+        let long = "x".repeat(MAX_TEXT);
+        let problems = [
+            r#"<failure message="a"/>"#.to_owned(),
+            r#"<failure message="a"/><failure message="b"/>"#.to_owned(),
+            r#"<failure message="a"/><failure message="c"/>"#.to_owned(),
+            format!(r#"<failure message="a">{long}</failure>"#),
+            format!(r#"<failure message="a">{long}</failure><failure>b</failure>"#),
+            format!(r#"<failure message="a">{long}</failure><failure>c</failure>"#),
+            format!(r#"<failure message="a">{long}b</failure>"#),
+            format!(r#"<failure message="a">{long}c</failure>"#),
+        ];
+        let found: Vec<PolicyFinding> = problems.iter().map(|text| found(text)).collect();
+        for (n, finding) in found.iter().enumerate() {
+            assert!(!found[..n].contains(finding), "{n}");
+        }
     }
 
     #[test]

@@ -8,10 +8,10 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::bounded::{Bounded, FirstOf};
+use crate::bounded::{Bounded, FirstOf, FirstWithDigest, add_to_digest};
 use crate::findings::{
     FindingLevel, FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line,
 };
@@ -99,7 +99,7 @@ struct SarifResult {
     kind: Option<String>,
     baseline_state: Option<String>,
     message: SarifMessage,
-    locations: Option<FirstOf<Box<SarifLocation>>>,
+    locations: Option<FirstWithDigest<Box<SarifLocation>>>,
     suppressions: Option<FirstOf<SarifSuppression>>,
 }
 
@@ -119,7 +119,7 @@ struct SarifMessage {
 #[serde(rename_all = "camelCase")]
 struct SarifLocation {
     physical_location: Option<SarifPhysicalLocation>,
-    logical_locations: Option<FirstOf<SarifLogicalLocation>>,
+    logical_locations: Option<FirstWithDigest<SarifLogicalLocation>>,
 }
 
 #[derive(Deserialize)]
@@ -140,11 +140,25 @@ struct SarifRegion {
     start_line: Option<i64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SarifLogicalLocation {
     fully_qualified_name: Option<String>,
     name: Option<String>,
+}
+
+/// Writes what tells locations apart. The line counts only if there is no resource: it changes with every line above.
+impl Serialize for SarifLocation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let physical = self.physical_location.as_ref();
+        let file = physical.and_then(|place| place.artifact_location.as_ref()?.uri.as_deref());
+        let line = physical.and_then(|place| place.region.as_ref()?.start_line);
+        let logical = self.logical_locations.as_ref();
+        let resource = logical.and_then(|list| list.first.as_ref());
+        let others = logical.and_then(|list| list.others.as_ref());
+        let line = line.filter(|_| resource.is_none());
+        (file, line, resource, others).serialize(serializer)
+    }
 }
 
 #[derive(Deserialize)]
@@ -290,20 +304,30 @@ fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<PolicyFindin
             None => note,
         });
     }
-    let location = result.locations.and_then(|list| list.0);
+    let (location, others) = match result.locations {
+        Some(list) => (list.first, list.others),
+        None => (None, None),
+    };
     let (physical, logical) = match location {
         Some(location) => (location.physical_location, location.logical_locations),
         None => (None, None),
     };
+    let (logical, more_logical) = match logical {
+        Some(list) => (list.first, list.others),
+        None => (None, None),
+    };
+    let mut other = None;
+    for digest in [&others, &more_logical].into_iter().flatten() {
+        add_to_digest(&mut other, digest);
+    }
     let named = result.rule_id.or_else(|| result.rule?.id);
     let id = named.unwrap_or_else(|| rule.map(|rule| rule.id.clone()).unwrap_or_default());
     let finding = PolicyFinding {
-        resource: logical
-            .and_then(|list| list.0)
-            .and_then(|logical| logical.fully_qualified_name.or(logical.name)),
+        resource: logical.and_then(|logical| logical.fully_qualified_name.or(logical.name)),
         place: physical.and_then(place_of),
         link: rule.and_then(|rule| rule.help_uri.clone()),
         evidence,
+        other,
         ..PolicyFinding::new(level, id, message)
     };
     Ok(finding.clean())
@@ -521,6 +545,44 @@ mod tests {
             findings,
             [PolicyFinding::warn("r", "m"), PolicyFinding::warn("r", "m")]
         );
+    }
+
+    #[test]
+    fn results_that_differ_in_any_location_are_different() {
+        let at = |file: &str, line: u32| {
+            json!({"physicalLocation": {
+                "artifactLocation": {"uri": file},
+                "region": {"startLine": line}
+            }})
+        };
+        let of = |names: &[&str]| {
+            let names: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+            json!({"logicalLocations": names})
+        };
+        let lists = [
+            json!([]),
+            json!([at("a.tf", 1)]),
+            json!([at("a.tf", 2)]),
+            json!([at("a.tf", 1), at("a.tf", 2)]),
+            json!([at("a.tf", 1), at("a.tf", 3)]),
+            json!([at("a.tf", 1), at("b.tf", 2)]),
+            json!([at("a.tf", 1), at("b.tf", 2), at("c.tf", 3)]),
+            json!([at("a.tf", 1), of(&["a"])]),
+            json!([of(&["a"])]),
+            json!([of(&["a", "b"])]),
+            json!([of(&["a", "c"])]),
+            json!([of(&["a"]), of(&["b"])]),
+        ];
+        let found: Vec<PolicyFinding> = lists
+            .iter()
+            .map(|list| {
+                let result = json!({"message": {"text": "m"}, "locations": list});
+                read(&with_result(&result)).unwrap().remove(0)
+            })
+            .collect();
+        for (n, finding) in found.iter().enumerate() {
+            assert!(!found[..n].contains(finding), "{}", lists[n]);
+        }
     }
 
     #[test]

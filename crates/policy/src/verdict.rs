@@ -205,20 +205,25 @@ fn items(findings: &[PolicyFinding], pattern: &ItemRegex, output: &str) -> Vec<S
 }
 
 /// Returns a digest for each violation. Equal violations have different digests, because one more of them is a violation that
-/// nobody approved. The line is not part of a digest: it changes with every line above.
+/// nobody approved. The line is part of a digest only if there is no resource: it changes with every line above.
 fn items_of_violations(findings: &[PolicyFinding]) -> impl Iterator<Item = Sha256Digest> {
     let mut seen: HashMap<String, u32> = HashMap::new();
     findings
         .iter()
         .filter(|finding| finding.is_violation())
         .map(move |finding| {
-            let file = finding.place.as_ref().map(|place| place.file.as_str());
+            let place = finding.place.as_ref();
+            let file = place.map(|place| place.file.as_str());
+            let line = place
+                .and_then(|place| place.line)
+                .filter(|_| finding.resource.is_none());
             let text = serde_json::json!([
                 finding.level,
                 finding.rule,
                 finding.message,
                 finding.resource,
                 file,
+                line,
                 finding.evidence,
                 finding.other,
             ])
@@ -272,7 +277,7 @@ mod tests {
     use regex::Regex;
 
     use super::*;
-    use crate::findings::{AppliedWaiver, FindingPlace};
+    use crate::findings::{AppliedWaiver, FindingLevel, FindingPlace};
     use crate::sets::testing::policy_set;
 
     fn verdict_of(findings: Vec<PolicyFinding>) -> Verdict {
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_of_a_violation_but_its_line_changes_its_item() {
+    fn everything_of_a_violation_changes_its_item() {
         let place = |file: &str, line| {
             Some(FindingPlace {
                 file: file.to_owned(),
@@ -356,18 +361,33 @@ mod tests {
             place: place("a.tf", Some(1)),
             ..PolicyFinding::deny("r", "m")
         };
-        let moved = PolicyFinding {
+        let moved = |finding: &PolicyFinding| PolicyFinding {
             place: place("a.tf", Some(2)),
-            ..base.clone()
+            ..finding.clone()
         };
         let item = |finding: &PolicyFinding| verdict_of(vec![finding.clone()]).items;
-        assert_eq!(item(&base), item(&moved));
+        // The line of a resource changes with every line above.
+        let of_resource = PolicyFinding {
+            resource: Some("a.b".to_owned()),
+            ..base.clone()
+        };
+        assert_eq!(item(&of_resource), item(&moved(&of_resource)));
         let others = [
-            PolicyFinding::require_approval(1, vec![], "r", "m"),
-            PolicyFinding::deny("q", "m"),
-            PolicyFinding::deny("r", "n"),
+            moved(&base),
+            of_resource,
             PolicyFinding {
-                resource: Some("a.b".to_owned()),
+                level: FindingLevel::RequireApproval {
+                    count: 1,
+                    teams: Vec::new(),
+                },
+                ..base.clone()
+            },
+            PolicyFinding {
+                rule: "q".to_owned(),
+                ..base.clone()
+            },
+            PolicyFinding {
+                message: "n".to_owned(),
                 ..base.clone()
             },
             PolicyFinding {

@@ -1,6 +1,7 @@
 //! Verdict of one policy set on one plan. It is stored with the record of the plan, in the same transaction.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use lockkeeper_model::model::Sha256Digest;
 
@@ -55,6 +56,10 @@ pub const MAX_NOTES: usize = 20;
 /// Largest number of items of one verdict. More of them become one item, so that any change needs new approvals.
 pub const MAX_ITEMS: usize = 1000;
 
+/// Largest matches of a pattern that are compared with violations, together, in bytes. With more of them the whole output is an
+/// item.
+const MAX_MATCHED: usize = 1 << 20;
+
 /// Largest reason of a set that could not be evaluated, in bytes.
 const MAX_REASON: usize = 2000;
 
@@ -68,7 +73,8 @@ impl Verdict {
     /// Returns the verdict of a set that was evaluated: it failed if a finding is a violation that no waiver takes out.
     ///
     /// Approvals are bound to items. With the default pattern each violation is an item. Any other pattern cuts the items out of
-    /// the output, and where it cuts out none, the whole output and each violation are items.
+    /// the output, and each violation that is in no match is an item, too. Where the pattern cuts out nothing, the whole output
+    /// and each violation are items.
     pub fn of_findings(
         set: &PolicySet,
         definition: SetDigest,
@@ -181,20 +187,20 @@ impl Verdict {
 
 /// Returns the digests that an approval has to cover, in order and each once.
 fn items(findings: &[PolicyFinding], pattern: &ItemRegex, output: &str) -> Vec<Sha256Digest> {
-    let mut items = Vec::new();
-    if !pattern.is_default() {
-        let matches = pattern
-            .0
-            .find_iter(output)
-            .filter(|found| !found.is_empty());
-        items.extend(matches.map(|found| Sha256Digest::of(found.as_str().as_bytes())));
-    }
-    if items.is_empty() {
-        if !pattern.is_default() {
-            items.push(Sha256Digest::of(output.as_bytes()));
+    let violations: Vec<&PolicyFinding> =
+        findings.iter().filter(|one| one.is_violation()).collect();
+    let mut items = if pattern.is_default() {
+        items_of_violations(&violations)
+    } else {
+        match matches_in(pattern, output).filter(|_| violations.len() <= MAX_ITEMS) {
+            Some(matches) => items_of_matches(matches, findings, violations),
+            None => {
+                let mut items = items_of_violations(&violations);
+                items.push(Sha256Digest::of(output.as_bytes()));
+                items
+            }
         }
-        items.extend(items_of_violations(findings));
-    }
+    };
     items.sort_by(|one, other| one.as_str().cmp(other.as_str()));
     items.dedup();
     if items.len() > MAX_ITEMS {
@@ -204,14 +210,92 @@ fn items(findings: &[PolicyFinding], pattern: &ItemRegex, output: &str) -> Vec<S
     items
 }
 
+/// Text that a pattern has cut out of an output.
+struct OutputMatch<'a> {
+    text: &'a str,
+    /// The same text as findings have it.
+    line: String,
+    /// True if it belongs to a violation.
+    is_taken: bool,
+}
+
+impl OutputMatch<'_> {
+    fn is_about(&self, finding: &PolicyFinding) -> bool {
+        let resource = finding.resource.as_deref().unwrap_or_default();
+        self.line.contains(&finding.message) && self.line.contains(resource)
+    }
+}
+
+/// Returns the texts that a pattern cuts out of an output, each once. `None` if there are none, or too many to compare them.
+fn matches_in<'a>(pattern: &ItemRegex, output: &'a str) -> Option<Vec<OutputMatch<'a>>> {
+    let mut texts = BTreeSet::new();
+    let mut bytes = 0;
+    for found in pattern.0.find_iter(output) {
+        if !found.is_empty() && texts.insert(found.as_str()) {
+            bytes += found.len();
+        }
+        if texts.len() > MAX_ITEMS || bytes > MAX_MATCHED {
+            return None;
+        }
+    }
+    let matches: Vec<OutputMatch<'a>> = texts
+        .into_iter()
+        .map(|text| OutputMatch {
+            text,
+            line: one_line(text, usize::MAX),
+            is_taken: false,
+        })
+        .collect();
+    (!matches.is_empty()).then_some(matches)
+}
+
+/// Returns the digests of the matches, and of each violation that has none of its own. Matches that are only about findings
+/// which a waiver takes out are no items: nobody approves them now.
+fn items_of_matches(
+    mut matches: Vec<OutputMatch<'_>>,
+    findings: &[PolicyFinding],
+    mut violations: Vec<&PolicyFinding>,
+) -> Vec<Sha256Digest> {
+    // A long message is in few matches, so it comes first. Each violation takes the shortest match that is left.
+    matches.sort_by_key(|found| found.line.len());
+    violations.sort_by_key(|finding| Reverse(finding.message.len()));
+    violations.retain(|finding| {
+        let own = matches
+            .iter_mut()
+            .find(|found| !found.is_taken && found.is_about(finding));
+        match own {
+            Some(own) => {
+                own.is_taken = true;
+                false
+            }
+            None => true,
+        }
+    });
+    let waived: Vec<&PolicyFinding> = findings
+        .iter()
+        .filter(|finding| finding.waived.is_some())
+        .take(MAX_ITEMS)
+        .collect();
+    let is_waived = |found: &&OutputMatch<'_>| {
+        !found.is_taken && waived.iter().any(|finding| found.is_about(finding))
+    };
+    let mut items = items_of_violations(&violations);
+    items.extend(
+        matches
+            .iter()
+            .filter(|found| !is_waived(found))
+            .map(|found| Sha256Digest::of(found.text.as_bytes())),
+    );
+    items
+}
+
 /// Returns a digest for each violation. Equal violations have different digests, because one more of them is a violation that
 /// nobody approved. The line is part of a digest only if there is no resource: it changes with every line above.
-fn items_of_violations(findings: &[PolicyFinding]) -> impl Iterator<Item = Sha256Digest> {
+fn items_of_violations(violations: &[&PolicyFinding]) -> Vec<Sha256Digest> {
     let mut seen: HashMap<String, u32> = HashMap::new();
-    findings
+    violations
         .iter()
-        .filter(|finding| finding.is_violation())
-        .map(move |finding| {
+        .map(|finding| {
             let place = finding.place.as_ref();
             let file = place.map(|place| place.file.as_str());
             let line = place
@@ -232,6 +316,7 @@ fn items_of_violations(findings: &[PolicyFinding]) -> impl Iterator<Item = Sha25
             *times += 1;
             Sha256Digest::of(format!("{text}{times}").as_bytes())
         })
+        .collect()
 }
 
 /// Returns at most [`MAX_FINDINGS`] findings. One violation of each level is among them, because levels say how many approvals
@@ -294,10 +379,13 @@ mod tests {
     }
 
     fn with_pattern(pattern: &str, output: &str) -> Verdict {
+        of_output(pattern, output, vec![PolicyFinding::deny("r", "a")])
+    }
+
+    fn of_output(pattern: &str, output: &str, findings: Vec<PolicyFinding>) -> Verdict {
         let mut set = policy_set("a");
         set.item_regex = ItemRegex(Regex::new(pattern).unwrap());
         let definition = set.digest(None);
-        let findings = vec![PolicyFinding::deny("r", "m")];
         Verdict::of_findings(
             &set,
             definition,
@@ -439,8 +527,86 @@ mod tests {
         assert!(
             without_output
                 .items
-                .contains(&verdict_of(vec![PolicyFinding::deny("r", "m")]).items[0])
+                .contains(&verdict_of(vec![PolicyFinding::deny("r", "a")]).items[0])
         );
+    }
+
+    #[test]
+    fn violations_without_a_match_of_their_own_are_items() {
+        let deny = |message: &str| PolicyFinding::deny("r", message);
+        let of_resource = |message: &str, resource: &str| PolicyFinding {
+            resource: Some(resource.to_owned()),
+            ..deny(message)
+        };
+        let (line, long) = ("FAIL - bucket", "x".repeat(2000));
+        let with_long = format!("FAIL - {long}");
+        for (output, findings, own) in [
+            (line, vec![deny("bucket")], 0),
+            // The pattern matches the first line of a message only.
+            ("FAIL - bucket\na", vec![deny("bucket\na")], 1),
+            (
+                "FAIL - bucket\nWARN - net",
+                vec![deny("bucket"), deny("net")],
+                1,
+            ),
+            // One match is of one violation.
+            (line, vec![deny("bucket"), deny("buck")], 1),
+            (line, vec![deny("bucket"), deny("bucket")], 1),
+            (
+                "FAIL - bucket\nFAIL - bucket",
+                vec![deny("bucket"), deny("bucket")],
+                1,
+            ),
+            (
+                "FAIL - bucket\nFAIL - buck",
+                vec![deny("bucket"), deny("buck")],
+                0,
+            ),
+            (line, vec![of_resource("bucket", "a.b")], 1),
+            ("FAIL - bucket a.b", vec![of_resource("bucket", "a.b")], 0),
+            (with_long.as_str(), vec![deny(&long)], 1),
+        ] {
+            let verdict = of_output("(?m)^FAIL.*$", output, findings.clone());
+            let matches: HashSet<&str> = output
+                .lines()
+                .filter(|line| line.starts_with("FAIL"))
+                .collect();
+            assert_eq!(
+                verdict.items.len(),
+                matches.len() + own,
+                "{output} {findings:?}"
+            );
+            for text in matches {
+                let digest = Sha256Digest::of(text.as_bytes());
+                assert!(verdict.items.contains(&digest), "{output} {findings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_waived_findings_are_no_items() {
+        let open = PolicyFinding::deny("r", "open");
+        let public = PolicyFinding::deny("r", "public");
+        let output = "FAIL - open\nFAIL - public";
+        let of = |findings: Vec<PolicyFinding>| of_output("FAIL - .*", output, findings).items;
+        let before = of(vec![open.clone(), waived(public.clone())]);
+        assert_eq!(before, [Sha256Digest::of(b"FAIL - open")]);
+        let after = of(vec![open.clone(), public]);
+        assert_eq!(after.len(), 2);
+        // A line that is about both is an item.
+        let both = of(vec![open.clone(), waived(open)]);
+        assert_eq!(both.len(), 2);
+    }
+
+    #[test]
+    fn too_many_matches_are_the_whole_output() {
+        let output: String = (0..=MAX_ITEMS).map(|n| format!("FAIL - {n}\n")).collect();
+        let large = "x".repeat(MAX_MATCHED + 1);
+        for (pattern, output) in [("FAIL - .*", &output), ("x+", &large)] {
+            let items = with_pattern(pattern, output).items;
+            assert_eq!(items.len(), 2);
+            assert!(items.contains(&Sha256Digest::of(output.as_bytes())));
+        }
     }
 
     #[test]

@@ -34,7 +34,10 @@ CREATE TABLE policy_verdicts (
 CREATE TABLE policy_approvals (
     plan TEXT NOT NULL,
     set_name TEXT NOT NULL,
+    -- Account of the forge, or of this server if the forge named none.
     person TEXT NOT NULL,
+    -- Account of this server at that time.
+    account BIGINT,
     login TEXT NOT NULL,
     teams TEXT NOT NULL,
     is_author BOOLEAN NOT NULL,

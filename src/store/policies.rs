@@ -22,12 +22,14 @@ use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
 use super::locks::name_column;
+use super::people::account_column;
 use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
 use super::{
     ApplyChecks, Result, Store, TeamMember, Tx, execute, free_text, kept_time, on_snapshot, on_tx,
 };
 use crate::model::{
-    Cause, LockEventKind, NewLockEvent, PlanId, PlanRecord, PullRef, PullState, RunId, Sha256Digest,
+    AccountId, Cause, LockEventKind, NewLockEvent, PlanId, PlanRecord, PullRef, PullState, RunId,
+    Sha256Digest,
 };
 
 /// Verdicts and approvals that decide whether a plan may be applied.
@@ -90,7 +92,7 @@ macro_rules! whole_verdicts_sql {
 macro_rules! approvals_sql {
     ($of:literal) => {
         concat!(
-            "SELECT p.id AS of_plan, a.plan, a.set_name, a.person, a.login, a.teams, a.is_author, a.items, a.definition, ",
+            "SELECT p.id AS of_plan, a.plan, a.set_name, a.person, a.account, a.login, a.teams, a.is_author, a.items, a.definition, ",
             "a.approved_at FROM plans p JOIN policy_approvals a ON a.repo = p.repo AND a.pull = p.pull AND a.dir = p.dir ",
             "AND a.workspace = p.workspace AND a.name = p.name WHERE ",
             $of
@@ -314,14 +316,16 @@ async fn approval_put_in_tx(
 ) -> Result<()> {
     execute!(
         tx,
-        "INSERT INTO policy_approvals (plan, set_name, person, login, teams, is_author, items, definition, approved_at, \
-         repo, pull, dir, workspace, name) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
-         ON CONFLICT (plan, set_name, person) DO UPDATE SET login = excluded.login, teams = excluded.teams, \
-         is_author = excluded.is_author, items = excluded.items, definition = excluded.definition, \
+        "INSERT INTO policy_approvals (plan, set_name, person, account, login, teams, is_author, items, definition, \
+         approved_at, repo, pull, dir, workspace, name) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+         ON CONFLICT (plan, set_name, person) DO UPDATE SET account = excluded.account, login = excluded.login, \
+         teams = excluded.teams, is_author = excluded.is_author, items = excluded.items, definition = excluded.definition, \
          approved_at = excluded.approved_at",
         plan.id,
         approval.set.as_str(),
         free_text(&approval.person),
+        account_column(approval.account),
         free_text(&approval.login),
         json(&approval.teams),
         approval.is_author,
@@ -581,12 +585,18 @@ struct ApprovalRow {
     plan: PlanId,
     set_name: String,
     person: String,
+    account: Option<i64>,
     login: String,
     teams: String,
     is_author: bool,
     items: String,
     definition: String,
     approved_at: DateTime<Utc>,
+}
+
+fn account_of(number: i64) -> std::result::Result<AccountId, String> {
+    let number = u32::try_from(number).ok().and_then(AccountId::new);
+    number.ok_or_else(|| "its account is no number of an account".to_owned())
 }
 
 impl ApprovalRow {
@@ -607,6 +617,7 @@ impl ApprovalRow {
             set: SetName::parse(&self.set_name).map_err(|error| error.to_string())?,
             plan: self.plan,
             person: self.person,
+            account: self.account.map(account_of).transpose()?,
             login: self.login,
             teams: serde_json::from_str(&self.teams).map_err(|error| error.to_string())?,
             is_author: self.is_author,

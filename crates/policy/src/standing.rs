@@ -1,9 +1,9 @@
 //! Decides whether a plan may be applied: pure, from the configured sets, the verdicts and the approvals (P6).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use lockkeeper_model::model::{PlanId, Sha256Digest};
+use lockkeeper_model::model::{AccountId, PlanId, Sha256Digest};
 
 use crate::findings::FindingLevel;
 use crate::sets::{PolicyOwners, SetDigest, SetName, share_a_team};
@@ -28,8 +28,10 @@ pub struct PolicyApproval {
     pub set: SetName,
     /// Plan whose violations the person saw.
     pub plan: PlanId,
-    /// Person: the account of this server or the numeric account of the forge, never a login alone.
+    /// Person: the numeric account of the forge, or the account of this server if the forge names none. Never a login alone.
     pub person: String,
+    /// Account of this server at that time.
+    pub account: Option<AccountId>,
     /// Login at that time, for people.
     pub login: String,
     /// Teams of the set's owners, and of rules that need approval, that the person was in.
@@ -71,7 +73,8 @@ pub enum SetStanding {
 ///
 /// An approval counts if it covers every violation of the verdict, was given for the same definition of the set, and for the same
 /// plan or a sticky set. Violations that a rule denies need [`NeededSet::approve_count`] approvals of owners. A rule that requires
-/// approvals needs as many as it says, of people in one of its teams, or of owners if it names none. One person counts once.
+/// approvals needs as many as it says, of people in one of its teams, or of owners if it names none. One person counts once,
+/// with whatever [`PolicyApproval::is_of_same_person`] finds, also over a third approval.
 pub fn standings(
     needed: &[NeededSet],
     verdicts: &[Verdict],
@@ -137,6 +140,24 @@ impl SetStanding {
 }
 
 impl PolicyApproval {
+    /// Returns true if both approvals name the same account of the forge, account of this server, or login. People change
+    /// their logins, and link and unlink accounts. Different people with the same login in turn count as one, which refuses
+    /// more.
+    pub fn is_of_same_person(&self, other: &Self) -> bool {
+        self.identities()
+            .into_iter()
+            .flatten()
+            .any(|one| other.identities().contains(&Some(one)))
+    }
+
+    fn identities(&self) -> [Option<Identity<'_>>; 3] {
+        [
+            Some(Identity::Person(&self.person)),
+            self.account.map(Identity::Account),
+            Some(Identity::Login(self.login.to_ascii_lowercase())),
+        ]
+    }
+
     /// Returns true if the approval counts for the violations of a verdict on a plan.
     fn counts(&self, set: &NeededSet, verdict: &Verdict, plan: &PlanId) -> bool {
         self.set == set.name
@@ -145,6 +166,44 @@ impl PolicyApproval {
             && !(set.prevent_self_approve && self.is_author)
             && verdict.items.iter().all(|item| self.items.contains(item))
     }
+}
+
+/// One of the ways in which an approval names its person.
+#[derive(PartialEq, Eq, Hash)]
+enum Identity<'a> {
+    Person(&'a str),
+    Account(AccountId),
+    Login(String),
+}
+
+/// An approval with the number of its person, which is the same for all approvals of the person.
+#[derive(Clone, Copy)]
+struct PersonApproval<'a> {
+    person: usize,
+    approval: &'a PolicyApproval,
+}
+
+/// Finds out which approvals are of the same person: those that name it in the same way, and those that other approvals
+/// connect.
+fn by_person(approvals: &[PolicyApproval]) -> Vec<PersonApproval<'_>> {
+    let mut people: Vec<usize> = (0..approvals.len()).collect();
+    let mut known = HashMap::new();
+    for (at, approval) in approvals.iter().enumerate() {
+        for identity in approval.identities().into_iter().flatten() {
+            let first: usize = *known.entry(identity).or_insert(at);
+            let (one, other) = (people[at], people[first]);
+            for person in &mut people {
+                if *person == one {
+                    *person = other;
+                }
+            }
+        }
+    }
+    people
+        .into_iter()
+        .zip(approvals)
+        .map(|(person, approval)| PersonApproval { person, approval })
+        .collect()
 }
 
 /// Number of approvals of certain people that violations need.
@@ -217,16 +276,16 @@ fn approved(
             FindingLevel::Warn => None,
         })
         .collect();
-    let counting: Vec<&PolicyApproval> = approvals
-        .iter()
-        .filter(|approval| approval.counts(set, verdict, plan))
-        .filter(|approval| needs.iter().any(|need| need.is_met_by(set, approval)))
+    let counting: Vec<PersonApproval<'_>> = by_person(approvals)
+        .into_iter()
+        .filter(|one| one.approval.counts(set, verdict, plan))
+        .filter(|one| needs.iter().any(|need| need.is_met_by(set, one.approval)))
         .collect();
     let missing = |need: &NeededApprovals<'_>| {
-        let people: HashSet<&str> = counting
+        let people: HashSet<usize> = counting
             .iter()
-            .filter(|approval| need.is_met_by(set, approval))
-            .map(|approval| approval.person.as_str())
+            .filter(|one| need.is_met_by(set, one.approval))
+            .map(|one| one.person)
             .collect();
         need.count
             .saturating_sub(u32::try_from(people.len()).unwrap_or(u32::MAX))
@@ -248,20 +307,17 @@ fn approved(
 }
 
 /// Returns the newest approval of each person, oldest first.
-fn newest_by_person<'a>(approvals: &[&'a PolicyApproval]) -> Vec<&'a PolicyApproval> {
-    let mut newest: Vec<&PolicyApproval> = Vec::new();
-    for &approval in approvals {
-        match newest
-            .iter_mut()
-            .find(|known| known.person == approval.person)
-        {
-            Some(known) if known.at < approval.at => *known = approval,
+fn newest_by_person<'a>(approvals: &[PersonApproval<'a>]) -> Vec<&'a PolicyApproval> {
+    let mut newest: Vec<PersonApproval<'a>> = Vec::new();
+    for &one in approvals {
+        match newest.iter_mut().find(|known| known.person == one.person) {
+            Some(known) if known.approval.at < one.approval.at => *known = one,
             Some(_) => {}
-            None => newest.push(approval),
+            None => newest.push(one),
         }
     }
-    newest.sort_by_key(|approval| approval.at);
-    newest
+    newest.sort_by_key(|one| one.approval.at);
+    newest.into_iter().map(|one| one.approval).collect()
 }
 
 #[cfg(test)]

@@ -140,12 +140,12 @@ fn nobody_known(cx: &CommandCx<'_>) -> Reply {
     )
 }
 
-/// Returns the person behind the command: the account of this server, or the numeric account of the forge. A login can
-/// be taken by somebody else.
+/// Returns the person behind the command: the numeric account of the forge, or the account of this server if the forge
+/// names none. A login can be taken by somebody else.
 fn person(cx: &CommandCx<'_>, command: &ApprovePoliciesCommand) -> Option<String> {
-    match (cx.row.actor.account, command.person) {
-        (Some(account), _) => Some(format!("account {account}")),
-        (None, Some(number)) => Some(format!("{} {number}", cx.pull.at.repo.host())),
+    match (command.person, cx.row.actor.account) {
+        (Some(number), _) => Some(format!("{} {number}", cx.pull.at.repo.host())),
+        (None, Some(account)) => Some(format!("account {account}")),
         (None, None) => None,
     }
 }
@@ -317,22 +317,26 @@ impl ApprovalRequest<'_> {
                 quoted(login)
             )));
         }
+        let new = PolicyApproval {
+            set: name.clone(),
+            plan: plan.id,
+            person: self.person.clone(),
+            account: cx.row.actor.account,
+            login: login.clone(),
+            teams: standing.teams,
+            is_author: standing.is_author,
+            items: verdict.items.clone(),
+            definition: verdict.definition.clone(),
+            at: cx.ctx.clock.now(),
+        };
         let counts = |approval: &PolicyApproval| {
-            let same_person =
-                approval.person == self.person || approval.login.eq_ignore_ascii_case(login);
-            let covers = verdict
-                .items
-                .iter()
-                .all(|item| approval.items.contains(item));
-            let has_teams = standing
-                .teams
-                .iter()
-                .all(|team| approval.teams.contains(team));
-            same_person
+            let covers = new.items.iter().all(|item| approval.items.contains(item));
+            let has_teams = new.teams.iter().all(|team| approval.teams.contains(team));
+            approval.is_of_same_person(&new)
                 && covers
                 && has_teams
                 && approval.set == *name
-                && approval.definition == verdict.definition
+                && approval.definition == new.definition
                 && (approval.plan == plan.id || set.sticky)
         };
         if given.iter().any(counts) {
@@ -341,17 +345,7 @@ impl ApprovalRequest<'_> {
                 quoted(login)
             )));
         }
-        Ok(Ok(PolicyApproval {
-            set: name.clone(),
-            plan: plan.id,
-            person: self.person.clone(),
-            login: login.clone(),
-            teams: standing.teams,
-            is_author: standing.is_author,
-            items: verdict.items.clone(),
-            definition: verdict.definition.clone(),
-            at: cx.ctx.clock.now(),
-        }))
+        Ok(Ok(new))
     }
 
     /// Withdraws all approvals of the sets that the author of the command may approve.

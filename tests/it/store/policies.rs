@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper::model::{
-    Actor, Cause, LockEventKind, LockKey, PlanId, PlanRecord, PlanState, ProjectKey, PullRef,
-    PullState, RunId, RunKind, Sha256Digest,
+    AccountId, Actor, Cause, LockEventKind, LockKey, PlanId, PlanRecord, PlanState, ProjectKey,
+    PullRef, PullState, RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::seal::{OpenError, SealedText};
 use lockkeeper::store::{
@@ -137,6 +137,7 @@ pub fn approval(plan: &PlanRecord, verdict: &Verdict, login: &str) -> PolicyAppr
         set: verdict.set.clone(),
         plan: plan.id,
         person: format!("github.com:{login}"),
+        account: None,
         login: login.to_owned(),
         teams: vec!["acme/security".to_owned()],
         is_author: false,
@@ -668,6 +669,7 @@ async fn an_approval_that_was_damaged_does_not_count(db: &TestDb) {
     let another = format!("definition = '{}'", Sha256Digest::of(b"another"));
     let damages = [
         "teams = '{'",
+        "account = -1",
         "items = 'x'",
         "items = '[]'",
         "definition = ''",
@@ -736,6 +738,7 @@ async fn an_approval_replaces_the_one_before_of_the_same_person(db: &TestDb) {
     let first = approval(&plan, &verdict, "ada");
     db.clock.advance(Duration::from_secs(1));
     let second = PolicyApproval {
+        account: AccountId::new(1_000_007),
         login: HOSTILE.to_owned(),
         teams: vec![HOSTILE.to_owned(), "NUL \0".to_owned()],
         is_author: true,

@@ -39,6 +39,7 @@ fn approval(login: &str, verdict: &Verdict) -> PolicyApproval {
         set: verdict.set.clone(),
         plan: plan_id(1),
         person: format!("github.com/{login}"),
+        account: None,
         login: login.to_owned(),
         teams: Vec::new(),
         is_author: false,
@@ -186,7 +187,7 @@ fn no_missing_stale_or_damaged_verdict_lets_a_plan_pass() {
 
 #[test]
 fn no_missing_stale_or_insufficient_approval_lets_a_plan_pass() {
-    let harms: [(&str, Harm, SetStanding); 14] = [
+    let harms: [(&str, Harm, SetStanding); 17] = [
         (
             "nobody approved",
             |gate| gate.approvals.clear(),
@@ -255,6 +256,43 @@ fn no_missing_stale_or_insufficient_approval_lets_a_plan_pass() {
                 gate.approvals.push(again);
             },
             needs(2, &["bob"]),
+        ),
+        (
+            "one person approved twice, before and after a new name on the forge and an account",
+            |gate| {
+                gate.needed[1].approve_count = 2;
+                let mut again = gate.approvals[0].clone();
+                again.login = "bob".to_owned();
+                again.account = AccountId::new(7);
+                again.at = at(1);
+                gate.approvals.push(again);
+            },
+            needs(2, &["bob"]),
+        ),
+        (
+            "one person approved with two accounts of the forge, both linked to one of this server",
+            |gate| {
+                gate.needed[1].approve_count = 2;
+                gate.approvals[0].account = AccountId::new(7);
+                let mut again = gate.approvals[0].clone();
+                again.person = "github.com/other".to_owned();
+                again.login = "bob".to_owned();
+                again.at = at(1);
+                gate.approvals.push(again);
+            },
+            needs(2, &["bob"]),
+        ),
+        (
+            "one login approved with two accounts of the forge",
+            |gate| {
+                gate.needed[1].approve_count = 2;
+                let mut again = gate.approvals[0].clone();
+                again.person = "github.com/other".to_owned();
+                again.login = "Alice".to_owned();
+                again.at = at(1);
+                gate.approvals.push(again);
+            },
+            needs(2, &["Alice"]),
         ),
         (
             "the approvals that a rule requires are of another team",
@@ -335,6 +373,26 @@ fn an_approval_that_saw_more_violations_counts() {
         .items
         .push(Sha256Digest::of(b"fixed since"));
     assert!(gate.may_apply());
+}
+
+#[test]
+fn approvals_of_one_person_are_connected_by_others() {
+    let mut gate = Gate::open();
+    gate.needed[1].approve_count = 2;
+    let mut second = gate.approvals[0].clone();
+    second.person = "github.com/other".to_owned();
+    second.login = "bob".to_owned();
+    second.at = at(1);
+    gate.approvals.push(second);
+    let both = vec!["alice".to_owned(), "bob".to_owned()];
+    assert_eq!(gate.violated(), SetStanding::Approved(both));
+    assert!(!gate.approvals[0].is_of_same_person(&gate.approvals[1]));
+    // An approval of an earlier plan shows that both are the same person.
+    let mut link = gate.approvals[1].clone();
+    link.plan = plan_id(0);
+    link.login = "ALICE".to_owned();
+    gate.approvals.push(link);
+    assert_eq!(gate.violated(), needs(2, &["bob"]));
 }
 
 #[test]
@@ -478,6 +536,41 @@ fn violations(verdict: &Verdict) -> HashMap<String, usize> {
 }
 
 proptest! {
+    #[test]
+    fn people_are_counted_and_not_their_names(
+        names in proptest::collection::vec((0..4_usize, 0..3_u8, 0..3_u32, 0..3_u8), 0..8),
+        count in 1..4_u32,
+    ) {
+        let set = PolicySet { approve_count: count, ..policy_set("violated") };
+        let verdict = verdict_of(&set, vec![PolicyFinding::deny("r", "m")]);
+        // Each human has names of their own, so names never connect two of them.
+        let approvals: Vec<PolicyApproval> = names
+            .iter()
+            .map(|(human, number, account, login)| PolicyApproval {
+                person: format!("github.com {human}{number}"),
+                account: account
+                    .checked_sub(1)
+                    .and_then(|n| AccountId::new(u32::try_from(*human).unwrap() * 10 + n + 1)),
+                teams: vec!["acme/security".to_owned()],
+                ..approval(&format!("human{human}-{login}"), &verdict)
+            })
+            .collect();
+        let people = by_person(&approvals);
+        for (one, (human, ..)) in people.iter().zip(&names) {
+            for (other, (other_human, ..)) in people.iter().zip(&names) {
+                let same = one.person == other.person;
+                prop_assert!(!same || human == other_human);
+                prop_assert!(same || !one.approval.is_of_same_person(other.approval));
+            }
+        }
+        let mut humans: Vec<usize> = people.iter().map(|one| one.person).collect();
+        humans.sort_unstable();
+        humans.dedup();
+        let needed = [set.needed(set.digest(None))];
+        let standing = standings(&needed, &[verdict], &approvals, &plan_id(1)).remove(0).1;
+        prop_assert_eq!(standing.lets_pass(), humans.len() >= count as usize);
+    }
+
     #[test]
     fn approvals_never_outlive_the_violations_they_saw(
         set in a_set(),

@@ -108,7 +108,9 @@ impl Store {
             return Ok(ApplyGate::PlanGone(state));
         }
         // The rows of the pull and the plan are held now, so approvals neither come nor go until the end.
-        if let Some(unmet) = policies_unmet_in_tx(&mut tx, plan.id, checks).await? {
+        let today = self.now().date_naive();
+        let unmet = policies_unmet_in_tx(&mut tx, plan.id, checks.policies, today).await?;
+        if let Some(unmet) = unmet {
             tx.roll_back().await?;
             return Ok(ApplyGate::PoliciesUnmet(unmet));
         }

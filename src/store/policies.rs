@@ -14,8 +14,7 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
-use lockkeeper_policy::findings::{AppliedWaiver, PolicyFinding};
+use chrono::{DateTime, NaiveDate, Utc};
 use lockkeeper_policy::sets::{SetDigest, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
@@ -271,7 +270,8 @@ pub(super) async fn verdicts_insert_in_tx(
 pub(super) async fn policies_unmet_in_tx(
     tx: &mut Tx,
     plan: PlanId,
-    checks: &ApplyChecks<'_>,
+    needed: &[NeededSet],
+    today: NaiveDate,
 ) -> Result<Option<Vec<(SetName, SetStanding)>>> {
     let needed = checks.policies;
     let verdicts = on_tx!(&mut *tx, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_PLAN).bind(plan).fetch_all(db))?;
@@ -281,9 +281,12 @@ pub(super) async fn policies_unmet_in_tx(
     let approvals = on_tx!(&mut *tx, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PLAN).bind(plan).fetch_all(db))?;
     let policies = collect(verdicts, approvals)?
         .remove(&plan)
-        .unwrap_or_default()
-        .with_members(checks.members);
-    let standings = standing::standings(needed, &policies.verdicts, &policies.approvals, &plan);
+        .unwrap_or_default();
+    let PlanPolicies {
+        verdicts,
+        approvals,
+    } = &policies;
+    let standings = standing::standings(needed, verdicts, approvals, &plan, today);
     Ok((!standing::may_apply(&standings)).then_some(standings))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::NaiveDate;
 use lockkeeper_model::model::{Sha256Digest, is_hidden};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -330,6 +331,13 @@ impl FindingLevel {
             Self::Deny => Self::Deny,
             Self::Warn => Self::Warn,
         }
+    }
+}
+
+impl AppliedWaiver {
+    /// Returns the last day on which the waiver applies; `None` if nobody can read it.
+    pub fn last_day(&self) -> Option<NaiveDate> {
+        self.until.parse().ok()
     }
 }
 

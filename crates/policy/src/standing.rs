@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use lockkeeper_model::model::{AccountId, PlanId, Sha256Digest};
 
 use crate::findings::FindingLevel;
@@ -67,6 +67,8 @@ pub enum SetStanding {
     Changed,
     /// The plan has a verdict of this set, but the set is not configured any more.
     Removed,
+    /// A waiver that took a violation out has ended after the plan, so the violation counts again.
+    WaiverEnded,
 }
 
 /// Returns the standing of each configured set, and of each set with a verdict that is not configured any more.
@@ -74,16 +76,20 @@ pub enum SetStanding {
 /// An approval counts if it covers every violation of the verdict, was given for the same definition of the set, and for the same
 /// plan or a sticky set. Violations that a rule denies need [`NeededSet::approve_count`] approvals of owners. A rule that requires
 /// approvals needs as many as it says, of people in one of its teams, or of owners if it names none. One person counts once,
-/// with whatever [`PolicyApproval::is_of_same_person`] finds, also over a third approval.
+/// with all of the approvals that [`PolicyApproval::is_of_same_person`] connects.
 pub fn standings(
     needed: &[NeededSet],
     verdicts: &[Verdict],
     approvals: &[PolicyApproval],
     plan: &PlanId,
+    today: NaiveDate,
 ) -> Vec<(SetName, SetStanding)> {
     let mut standings: Vec<(SetName, SetStanding)> = needed
         .iter()
-        .map(|set| (set.name.clone(), standing(set, verdicts, approvals, plan)))
+        .map(|set| {
+            let standing = standing(set, verdicts, approvals, plan, today);
+            (set.name.clone(), standing)
+        })
         .collect();
     for verdict in verdicts {
         if !standings.iter().any(|(name, _)| *name == verdict.set) {
@@ -134,7 +140,8 @@ impl SetStanding {
             | Self::NotEvaluated(_)
             | Self::Missing
             | Self::Changed
-            | Self::Removed => false,
+            | Self::Removed
+            | Self::WaiverEnded => false,
         }
     }
 }
@@ -150,11 +157,11 @@ impl PolicyApproval {
             .any(|one| other.identities().contains(&Some(one)))
     }
 
-    fn identities(&self) -> [Option<Identity<'_>>; 3] {
+    fn identities(&self) -> [Option<NamedBy<'_>>; 3] {
         [
-            Some(Identity::Person(&self.person)),
-            self.account.map(Identity::Account),
-            Some(Identity::Login(self.login.to_ascii_lowercase())),
+            Some(NamedBy::Person(&self.person)),
+            self.account.map(NamedBy::Account),
+            Some(NamedBy::Login(self.login.to_ascii_lowercase())),
         ]
     }
 
@@ -170,7 +177,7 @@ impl PolicyApproval {
 
 /// One of the ways in which an approval names its person.
 #[derive(PartialEq, Eq, Hash)]
-enum Identity<'a> {
+enum NamedBy<'a> {
     Person(&'a str),
     Account(AccountId),
     Login(String),
@@ -228,6 +235,7 @@ fn standing(
     verdicts: &[Verdict],
     approvals: &[PolicyApproval],
     plan: &PlanId,
+    today: NaiveDate,
 ) -> SetStanding {
     let mut own = verdicts.iter().filter(|verdict| verdict.set == set.name);
     let Some(verdict) = own.next() else {
@@ -243,6 +251,9 @@ fn standing(
         return damaged(damage);
     }
     match &verdict.outcome {
+        VerdictOutcome::Passed | VerdictOutcome::Failed if verdict.has_ended_waiver(today) => {
+            SetStanding::WaiverEnded
+        }
         VerdictOutcome::Passed => SetStanding::Passed,
         VerdictOutcome::Failed => approved(set, verdict, approvals, plan),
         VerdictOutcome::NotEvaluated(why) => SetStanding::NotEvaluated(why.clone()),

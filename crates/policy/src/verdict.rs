@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use chrono::NaiveDate;
 use lockkeeper_model::model::Sha256Digest;
 
-use crate::findings::{PolicyFinding, block, one_line, sort, visible_lines};
+use crate::findings::{FindingLevel, PolicyFinding, block, one_line, sort, visible_lines};
 use crate::sets::{ItemRegex, PolicySet, SetDigest, SetName};
 
 /// Verdict of one policy set on one plan.
@@ -166,6 +167,15 @@ impl Verdict {
             .filter(|finding| finding.is_violation())
     }
 
+    /// Returns true if a waiver that takes a violation out has ended before this day.
+    pub fn has_ended_waiver(&self, today: NaiveDate) -> bool {
+        self.findings
+            .iter()
+            .filter(|finding| finding.level != FindingLevel::Warn)
+            .filter_map(|finding| finding.waived.as_ref())
+            .any(|waiver| waiver.last_day().is_none_or(|last| last < today))
+    }
+
     /// Returns the reason why this cannot be a verdict that this program made, in a clause. Such a verdict lets nothing pass.
     pub fn damage(&self) -> Option<&'static str> {
         let violated = self.violations().next().is_some();
@@ -320,16 +330,24 @@ fn items_of_violations(violations: &[&PolicyFinding]) -> Vec<Sha256Digest> {
 }
 
 /// Returns at most [`MAX_FINDINGS`] findings. One violation of each level is among them, because levels say how many approvals
-/// are needed. `None` if there are too many levels.
+/// are needed, and the violation whose waiver ends first. `None` if there are too many levels.
 fn keep(findings: Vec<PolicyFinding>) -> Option<Vec<PolicyFinding>> {
     if findings.len() <= MAX_FINDINGS {
         return Some(findings);
     }
+    let first_to_end = findings
+        .iter()
+        .enumerate()
+        .filter(|(_, finding)| finding.level != FindingLevel::Warn)
+        .filter_map(|(at, finding)| Some((finding.waived.as_ref()?.last_day(), at)))
+        .min()
+        .map(|(_, at)| at);
     let mut levels = HashSet::new();
     let mut kept = Vec::new();
     let mut others = Vec::new();
-    for finding in findings {
-        if finding.is_violation() && levels.insert(finding.level.clone()) {
+    for (at, finding) in findings.into_iter().enumerate() {
+        let is_new_level = finding.is_violation() && levels.insert(finding.level.clone());
+        if is_new_level || first_to_end == Some(at) {
             kept.push(finding);
         } else {
             others.push(finding);
@@ -362,7 +380,7 @@ mod tests {
     use regex::Regex;
 
     use super::*;
-    use crate::findings::{AppliedWaiver, FindingLevel, FindingPlace};
+    use crate::findings::{AppliedWaiver, FindingPlace};
     use crate::sets::testing::policy_set;
 
     fn verdict_of(findings: Vec<PolicyFinding>) -> Verdict {

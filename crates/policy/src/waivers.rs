@@ -12,6 +12,8 @@
 //! Every key is required, so that no waiver is for everything or forever by accident. In `resource`, `*` stands for any
 //! text; other characters stand for themselves, because addresses of resources have brackets and quotes.
 
+use std::cmp::Reverse;
+
 use chrono::NaiveDate;
 use regex::Regex;
 use serde::Deserialize;
@@ -147,8 +149,10 @@ impl RawWaiver {
 /// finding and has ended.
 pub fn apply(waivers: &[Waiver], today: NaiveDate, findings: &mut [PolicyFinding]) -> Vec<String> {
     let mut notes = Vec::new();
-    let (current, ended): (Vec<&Waiver>, Vec<&Waiver>) =
+    let (mut current, ended): (Vec<&Waiver>, Vec<&Waiver>) =
         waivers.iter().partition(|waiver| today <= waiver.until);
+    // Of several waivers, a finding keeps the one that applies longest.
+    current.sort_by_key(|waiver| Reverse(waiver.until));
     for waiver in current {
         let matches = matcher(waiver);
         for finding in findings.iter_mut().filter(|finding| matches(finding)) {
@@ -256,6 +260,21 @@ mod tests {
                 until: "2026-12-31".to_owned(),
             })
         );
+    }
+
+    #[test]
+    fn the_waiver_that_applies_longest_counts() {
+        let mut waivers = read(FILE).unwrap();
+        let mut longer = waivers[0].clone();
+        longer.until = day("2027-06-30");
+        waivers.push(longer);
+        let mut findings = vec![finding(
+            "main.deny_public",
+            Some("aws_s3_bucket.site[\"a\"]"),
+        )];
+        apply(&waivers, day("2026-12-31"), &mut findings);
+        let waiver = findings[0].waived.as_ref().unwrap();
+        assert_eq!(waiver.last_day(), Some(day("2027-06-30")));
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl ApprovalRequest<'_> {
             .unwrap_or_default();
         let nothing = PlanPolicies::default();
         let found = self.found.get(&plan.id).unwrap_or(&nothing);
-        let standings = policy_checks::standings(&sets, found, plan.id);
+        let standings = policy_checks::standings(&sets, found, plan.id, policy_checks::today(cx));
         if let Some(why) = self.refusal(plan, &standings) {
             return Ok(ProjectReport {
                 message: Some(why),
@@ -443,7 +443,7 @@ impl ApprovalRequest<'_> {
             .policy_results_of_run(plan.run)
             .await?
             .unwrap_or_default();
-        let policies = policy_checks::report(sets, &found, plan.id);
+        let policies = policy_checks::report(sets, &found, plan.id, policy_checks::today(self.cx));
         let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
         let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
         let rules = self.work.policies(&plan.project);

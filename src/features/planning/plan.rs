@@ -620,7 +620,8 @@ impl Planning<'_> {
             return Ok(None);
         };
         let found = run.cx.ctx.store.policy_results_of_run(run.id).await?;
-        let report = policy_checks::report(&sets, &found.unwrap_or_default(), plan);
+        let today = policy_checks::today(run.cx);
+        let report = policy_checks::report(&sets, &found.unwrap_or_default(), plan, today);
         Ok(if rules.workflow(run.project).keeps_output_private() {
             report.map(policy_checks::without_output)
         } else {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use chrono::NaiveDate;
 use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
 use lockkeeper_policy::standing::{self, NeededSet, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
@@ -43,8 +44,15 @@ pub(super) fn standings(
     sets: &[CurrentSet],
     found: &PlanPolicies,
     plan: PlanId,
+    today: NaiveDate,
 ) -> Vec<(SetName, SetStanding)> {
-    standing::standings(&needed(sets), &found.verdicts, &found.approvals, &plan)
+    let (verdicts, approvals) = (&found.verdicts, &found.approvals);
+    standing::standings(&needed(sets), verdicts, approvals, &plan, today)
+}
+
+/// Returns the day of a command, for waivers.
+pub(super) fn today(cx: &CommandCx<'_>) -> NaiveDate {
+    cx.ctx.clock.now().date_naive()
 }
 
 /// Returns the people whose approvals count by a team, and who are still in it, as far as the forge says (P6).
@@ -99,8 +107,9 @@ pub(super) fn report(
     sets: &[CurrentSet],
     found: &PlanPolicies,
     plan: PlanId,
+    today: NaiveDate,
 ) -> Option<PolicyReport> {
-    let all: Vec<PolicySetReport> = standings(sets, found, plan)
+    let all: Vec<PolicySetReport> = standings(sets, found, plan, today)
         .into_iter()
         .map(|(name, standing)| {
             let set = sets.iter().find(|(set, _)| set.name == name);
@@ -207,7 +216,7 @@ async fn count<'a>(
         match plan {
             // Its gate has compared everything.
             Some(plan) if plan.state == PlanState::Applied => {}
-            Some(plan) => counts.failed += usize::from(!is_met(&sets, &found, plan)),
+            Some(plan) => counts.failed += usize::from(!is_met(&sets, &found, plan, today(cx))),
             None if newest.is_waiting(project) => counts.waiting += 1,
             None => counts.unplanned += 1,
         }
@@ -216,10 +225,15 @@ async fn count<'a>(
 }
 
 /// Returns true if no set prevents the apply of a plan.
-fn is_met(sets: &[CurrentSet], found: &HashMap<PlanId, PlanPolicies>, plan: &PlanRecord) -> bool {
+fn is_met(
+    sets: &[CurrentSet],
+    found: &HashMap<PlanId, PlanPolicies>,
+    plan: &PlanRecord,
+    today: NaiveDate,
+) -> bool {
     let nothing = PlanPolicies::default();
     let found = found.get(&plan.id).unwrap_or(&nothing);
-    standing::may_apply(&standings(sets, found, plan.id))
+    standing::may_apply(&standings(sets, found, plan.id, today))
 }
 
 /// Returns the projects of plans without changes whose policies did not pass. An apply has compared those of all other
@@ -243,18 +257,12 @@ pub(super) async fn unmet_without_changes(
     if checked.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
-    let mut unmet = Vec::new();
-    for (plan, sets) in checked {
-        let policies = found.remove(&plan.id).unwrap_or_default();
-        // Teams that the forge does not name let nothing pass, as in an apply.
-        let members = members_now(cx, &sets, &policies).await.unwrap_or_default();
-        let policies = policies.with_members(&members);
-        if !standing::may_apply(&standings(&sets, &policies, plan.id)) {
-            unmet.push(plan.project.clone());
-        }
-    }
-    Ok(unmet)
+    let found = cx.ctx.store.policy_results(&cx.pull.at).await?;
+    Ok(checked
+        .into_iter()
+        .filter(|(plan, sets)| !is_met(sets, &found, plan, today(cx)))
+        .map(|(plan, _)| plan.project.clone())
+        .collect())
 }
 
 /// Way out of a refusal by policies.
@@ -322,8 +330,16 @@ pub(super) fn refusal(
         ));
     } else if needs_plan {
         let flags = project.flags().unwrap_or_default();
+        let has_ended = unmet
+            .iter()
+            .any(|(_, standing)| *standing == SetStanding::WaiverEnded);
+        let why = if has_ended {
+            "a waiver has ended"
+        } else {
+            "the configured sets have changed"
+        };
         hints.push(format!(
-            "Plan again, because the configured sets have changed since: `{}`.",
+            "Plan again, because {why} since: `{}`.",
             format!("{word} plan {flags}").trim_end()
         ));
     }
@@ -354,6 +370,9 @@ fn reason(name: &SetName, standing: &SetStanding) -> String {
         SetStanding::Changed => format!("`{name}` was changed after the plan"),
         SetStanding::Removed => {
             format!("`{name}` was removed from the configuration after the plan")
+        }
+        SetStanding::WaiverEnded => {
+            format!("a waiver of `{name}` has ended after the plan, so that its violation counts")
         }
     }
 }

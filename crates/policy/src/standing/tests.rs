@@ -22,6 +22,18 @@ fn at(second: u32) -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 11, 1, 12, 0, second).unwrap()
 }
 
+fn today() -> NaiveDate {
+    NaiveDate::from_ymd_opt(2026, 11, 1).unwrap()
+}
+
+fn waived_until(until: &str) -> Option<AppliedWaiver> {
+    Some(AppliedWaiver {
+        reason: "r".to_owned(),
+        owner: "o".to_owned(),
+        until: until.to_owned(),
+    })
+}
+
 fn verdict_of(set: &PolicySet, findings: Vec<PolicyFinding>) -> Verdict {
     Verdict::of_findings(
         set,
@@ -80,7 +92,13 @@ impl Gate {
     }
 
     fn standings(&self) -> Vec<(SetName, SetStanding)> {
-        standings(&self.needed, &self.verdicts, &self.approvals, &plan_id(1))
+        standings(
+            &self.needed,
+            &self.verdicts,
+            &self.approvals,
+            &plan_id(1),
+            today(),
+        )
     }
 
     fn may_apply(&self) -> bool {
@@ -107,7 +125,7 @@ type Harm = fn(&mut Gate);
 
 #[test]
 fn a_plan_without_policies_may_be_applied() {
-    assert!(may_apply(&standings(&[], &[], &[], &plan_id(1))));
+    assert!(may_apply(&standings(&[], &[], &[], &plan_id(1), today())));
 }
 
 #[test]
@@ -376,6 +394,45 @@ fn an_approval_that_saw_more_violations_counts() {
 }
 
 #[test]
+fn a_waiver_counts_up_to_its_last_day() {
+    let set = policy_set("passed");
+    for (until, standing) in [
+        ("2026-11-01", SetStanding::Passed),
+        ("2027-01-01", SetStanding::Passed),
+        ("2026-10-31", SetStanding::WaiverEnded),
+        ("", SetStanding::WaiverEnded),
+        ("soon", SetStanding::WaiverEnded),
+    ] {
+        let waived = PolicyFinding {
+            waived: waived_until(until),
+            ..PolicyFinding::deny("main.deny", "m")
+        };
+        let mut gate = Gate::open();
+        gate.verdicts[0] = verdict_of(&set, vec![waived.clone()]);
+        assert_eq!(gate.standings()[0].1, standing, "{until}");
+        assert_eq!(gate.may_apply(), standing == SetStanding::Passed);
+        // It is found among many others, and approvals of other violations do not help.
+        let others = (0..1000).map(|n| PolicyFinding {
+            waived: waived_until("2027-01-01"),
+            ..PolicyFinding::deny("main.a", n.to_string())
+        });
+        let denied = PolicyFinding::deny("main.deny", "denied");
+        let findings = others.chain([denied, waived]).collect();
+        gate.verdicts[0] = verdict_of(&set, findings);
+        gate.approvals.push(approval("alice", &gate.verdicts[0]));
+        assert_eq!(gate.may_apply(), standing == SetStanding::Passed, "{until}");
+    }
+    // Hints refuse nothing, with and without a waiver.
+    let mut gate = Gate::open();
+    let hint = PolicyFinding {
+        waived: waived_until("2026-10-31"),
+        ..PolicyFinding::warn("main.warn", "m")
+    };
+    gate.verdicts[0] = verdict_of(&set, vec![hint]);
+    assert!(gate.may_apply());
+}
+
+#[test]
 fn approvals_of_one_person_are_connected_by_others() {
     let mut gate = Gate::open();
     gate.needed[1].approve_count = 2;
@@ -567,7 +624,7 @@ proptest! {
         humans.sort_unstable();
         humans.dedup();
         let needed = [set.needed(set.digest(None))];
-        let standing = standings(&needed, &[verdict], &approvals, &plan_id(1)).remove(0).1;
+        let standing = standings(&needed, &[verdict], &approvals, &plan_id(1), today()).remove(0).1;
         prop_assert_eq!(standing.lets_pass(), humans.len() >= count as usize);
     }
 
@@ -583,7 +640,7 @@ proptest! {
         let needed = [set.needed(set.digest(None))];
         let approvals = approvals_of(&people, &seen);
         let verdicts = std::slice::from_ref(&now);
-        let standing = standings(&needed, verdicts, &approvals, &plan_id(1)).remove(0).1;
+        let standing = standings(&needed, verdicts, &approvals, &plan_id(1), today()).remove(0).1;
         if let SetStanding::Approved(by) = standing {
             let known = violations(&seen);
             for (violation, count) in violations(&now) {

@@ -243,7 +243,8 @@ fn shows_findings(standing: &SetStanding) -> bool {
         | SetStanding::NotEvaluated(_)
         | SetStanding::Missing
         | SetStanding::Changed
-        | SetStanding::Removed => false,
+        | SetStanding::Removed
+        | SetStanding::WaiverEnded => false,
     }
 }
 
@@ -254,7 +255,8 @@ fn icon(standing: &SetStanding) -> &'static str {
         SetStanding::NotEvaluated(_)
         | SetStanding::Missing
         | SetStanding::Changed
-        | SetStanding::Removed => "⛔",
+        | SetStanding::Removed
+        | SetStanding::WaiverEnded => "⛔",
     }
 }
 
@@ -288,6 +290,7 @@ fn says(set: &PolicySetReport) -> String {
         SetStanding::Removed => {
             "removed from the configuration after this plan. Plan again.".to_owned()
         }
+        SetStanding::WaiverEnded => "a waiver has ended after this plan. Plan again.".to_owned(),
     }
 }
 
@@ -359,7 +362,8 @@ fn way_out(set: &PolicySetReport) -> Option<String> {
         | SetStanding::Approved(_)
         | SetStanding::Missing
         | SetStanding::Changed
-        | SetStanding::Removed => None,
+        | SetStanding::Removed
+        | SetStanding::WaiverEnded => None,
     }
 }
 

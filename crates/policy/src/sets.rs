@@ -258,6 +258,15 @@ impl FromStr for SetDigest {
 
 text_type!(SetDigest);
 
+impl SetDigest {
+    /// Returns the digest of a set that is at this position among the sets that steps check. The order decides which step is
+    /// for which set.
+    #[must_use]
+    pub fn at_position(&self, position: usize) -> Self {
+        Self(Sha256Digest::of(format!("{self} {position}").as_bytes()))
+    }
+}
+
 impl PolicySet {
     /// Returns the digest of everything that decides on a verdict. The version counts only for sets that conftest evaluates.
     ///
@@ -572,6 +581,22 @@ mod tests {
         }
         for (n, digest) in digests.iter().enumerate() {
             assert!(!digests[..n].contains(digest), "{n}");
+        }
+    }
+
+    #[test]
+    fn the_position_among_sets_that_steps_check_changes_the_digest() {
+        let mut set = policy_set("a");
+        set.engine = PolicyEngine::Steps(ReportFormat::Text);
+        let digest = set.digest(None);
+        let all = [
+            digest.at_position(0),
+            digest.at_position(1),
+            policy_set("a").digest(None).at_position(0),
+            digest,
+        ];
+        for (n, digest) in all.iter().enumerate() {
+            assert!(!all[..n].contains(digest), "{n}");
         }
     }
 

@@ -163,7 +163,15 @@ impl Policies {
     pub fn sets(&self, project: &ProjectKey, labels: &[String]) -> Option<Vec<CurrentSet>> {
         let found = self.rules.policies(self.config.as_ref(), project)?;
         let version = found.conftest_version.as_ref();
-        let of_set = |set: &Arc<PolicySet>| (Arc::clone(set), set.digest(version));
+        let of_set = |set: &Arc<PolicySet>| {
+            let digest = set.digest(version);
+            let position = found.step_sets.iter().position(|name| *name == set.name);
+            let digest = match position {
+                Some(position) => digest.at_position(position),
+                None => digest,
+            };
+            (Arc::clone(set), digest)
+        };
         Some(
             found
                 .sets

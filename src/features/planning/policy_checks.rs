@@ -316,7 +316,8 @@ pub(super) fn refusal(
             | SetStanding::NeedsApproval { .. }
             | SetStanding::Missing
             | SetStanding::Changed
-            | SetStanding::Removed => None,
+            | SetStanding::Removed
+            | SetStanding::WaiverEnded => None,
         })
         .collect();
     if !broken.is_empty() {

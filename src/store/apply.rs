@@ -109,8 +109,7 @@ impl Store {
         }
         // The rows of the pull and the plan are held now, so approvals neither come nor go until the end.
         let today = self.now().date_naive();
-        let unmet = policies_unmet_in_tx(&mut tx, plan.id, checks.policies, today).await?;
-        if let Some(unmet) = unmet {
+        if let Some(unmet) = policies_unmet_in_tx(&mut tx, plan.id, checks, today).await? {
             tx.roll_back().await?;
             return Ok(ApplyGate::PoliciesUnmet(unmet));
         }

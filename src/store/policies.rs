@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use lockkeeper_policy::findings::{AppliedWaiver, PolicyFinding};
 use lockkeeper_policy::sets::{SetDigest, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
@@ -270,7 +271,7 @@ pub(super) async fn verdicts_insert_in_tx(
 pub(super) async fn policies_unmet_in_tx(
     tx: &mut Tx,
     plan: PlanId,
-    needed: &[NeededSet],
+    checks: &ApplyChecks<'_>,
     today: NaiveDate,
 ) -> Result<Option<Vec<(SetName, SetStanding)>>> {
     let needed = checks.policies;
@@ -281,7 +282,8 @@ pub(super) async fn policies_unmet_in_tx(
     let approvals = on_tx!(&mut *tx, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PLAN).bind(plan).fetch_all(db))?;
     let policies = collect(verdicts, approvals)?
         .remove(&plan)
-        .unwrap_or_default();
+        .unwrap_or_default()
+        .with_members(checks.members);
     let PlanPolicies {
         verdicts,
         approvals,

@@ -49,9 +49,8 @@ pub struct PolicySet {
     pub waivers: Option<WaiverFile>,
 }
 
-/// Name of a policy set: 1 to 100 characters without control characters, backquotes or spaces at either end.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// Name of a policy set: 1 to 100 characters without invisible characters, backquotes or spaces at either end.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetName(String);
 
 /// Reason why a text is not the name of a policy set.

@@ -257,12 +257,18 @@ pub(super) async fn unmet_without_changes(
     if checked.is_empty() {
         return Ok(Vec::new());
     }
-    let found = cx.ctx.store.policy_results(&cx.pull.at).await?;
-    Ok(checked
-        .into_iter()
-        .filter(|(plan, sets)| !is_met(sets, &found, plan, today(cx)))
-        .map(|(plan, _)| plan.project.clone())
-        .collect())
+    let mut found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
+    let mut unmet = Vec::new();
+    for (plan, sets) in checked {
+        let policies = found.remove(&plan.id).unwrap_or_default();
+        // Teams that the forge does not name let nothing pass, as in an apply.
+        let members = members_now(cx, &sets, &policies).await.unwrap_or_default();
+        let policies = policies.with_members(&members);
+        if !standing::may_apply(&standings(&sets, &policies, plan.id, today(cx))) {
+            unmet.push(plan.project.clone());
+        }
+    }
+    Ok(unmet)
 }
 
 /// Way out of a refusal by policies.

@@ -65,8 +65,8 @@ struct PolicySetView {
     more: usize,
     /// Remarks about waivers, such as those that have ended.
     notes: Vec<String>,
-    /// Sentence about people who can approve.
-    approvers: Option<String>,
+    /// Sentence about the way out: the people who can approve, or that nobody can.
+    way_out: Option<String>,
     evidence: Option<Block>,
     output: Option<Block>,
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use lockkeeper::model::{
     AccountId, Actor, Cause, LockEventKind, LockKey, PlanId, PlanRecord, PlanState, ProjectKey,
     PullRef, PullState, RunId, RunKind, Sha256Digest,
@@ -379,7 +380,8 @@ async fn standings_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
     let stored = approve(db.store(), &plan, &approvals).await;
     assert_eq!(stored, PolicyApprove::Stored);
     let standings = |found: &PlanPolicies| {
-        standing::standings(&sets, &found.verdicts, &found.approvals, &plan.id)
+        let today = NaiveDate::from_ymd_opt(2026, 12, 1).unwrap();
+        standing::standings(&sets, &found.verdicts, &found.approvals, &plan.id, today)
     };
     let whole = results(db.store(), &plan).await;
     let of_pull = db.store().policy_standings(&one).await.unwrap();

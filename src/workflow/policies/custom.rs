@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_failed_step_needs_a_violation_in_its_report() {
         let passed = r#"[{"filename": "p", "namespace": "main", "successes": 1}]"#;
-        let failed = r#"[{"filename": "p", "namespace": "main", "failures": [{"msg": "public"}]}]"#;
+        let failed = r#"[{"filename": "p", "namespace": "main", "successes": 0, "failures": [{"msg": "public"}]}]"#;
         for (text, succeeded, expected) in [
             (passed, true, Some(0)),
             (passed, false, None),

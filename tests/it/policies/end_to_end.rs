@@ -102,19 +102,19 @@ async fn a_violation_refuses_the_apply_until_it_is_approved(engine: &str) {
 
     world.push("feature", "main.tf", &story.code("")).await;
     let said = world.answer(pull).await;
-    said.says("**❌ Policies are not passed**")
+    said.says("**❌ Policies did not pass**")
         .says("would be destroyed")
         .says("1 violation, 0 of 1 approval")
         .says("`bob` can approve this.");
     let context = "lockkeeper/policy_check";
     world.status(pull, context, StatusState::Failure).await;
-    let refused = "**Apply refused**: the policies of this plan are not passed: `databases` is violated and has 0 of 1 \
-                   approval. Nothing was applied, and the plan is kept.";
+    let refused = "**Apply refused**: the policies of this plan did not pass: `databases` is violated and has 0 of 1 approval. \
+                   Nothing was applied, and the plan is kept.";
     for command in [APPLY, "lockkeeper apply -d ."] {
         story.ask(pull, "alice", command).await.says(refused);
     }
     let said = story.ask(pull, "alice", APPROVE).await;
-    said.says("`alice` may not approve `databases`. `bob` can.");
+    said.says("`alice` may not approve `databases`. `bob` can approve it.");
     story.ask(pull, "alice", APPLY).await.says(refused);
     assert!(story.state().contains("orders"), "nothing was destroyed");
 
@@ -141,7 +141,7 @@ async fn a_policy_that_cannot_be_read_refuses_the_apply(engine: &str) {
     write(story.dir.path(), KEEP);
     let said = story.ask(pull, "alice", "lockkeeper plan").await;
     said.is("plan success | . default planned")
-        .says("Policies are passed");
+        .says("Policies passed");
     let said = story.ask(pull, "alice", APPLY).await;
     said.is("apply success | . default applied");
     assert!(story.state().contains("orders"));

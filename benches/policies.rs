@@ -25,7 +25,7 @@ const TYPES: usize = 20;
 const ROUNDS: usize = 10;
 /// Time limit of one program.
 const LONG: Duration = Duration::from_mins(5);
-/// Largest output of a program, in bytes.
+/// Maximum size of the output of a program, in bytes.
 const MAX_OUTPUT: usize = 32 << 20;
 
 /// Policies, a plan, and the directory that has them as files.

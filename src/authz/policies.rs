@@ -1,5 +1,5 @@
-//! Decides about owners of policy sets. Security teams often have read access only, so to own a set suffices for
-//! `approve_policies`. The command itself checks that the person owns the set that is violated.
+//! Decides about owners of policy sets. Security teams often have read access only, so owning a set is enough for
+//! `approve_policies`. The command itself checks that the person owns the violated set.
 
 use super::teams::is_member;
 use crate::context::Ctx;

@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use lockkeeper_policy::embedded::{EvalAnswer, EvalLimits, EvalRequest, evaluate};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Largest request without the plan, in bytes.
+/// Maximum size of a request without the plan, in bytes.
 const MAX_REQUEST: u64 = 128 * 1024 * 1024;
 /// Address space beyond the memory of the evaluation, for the program itself, in bytes.
 const PROGRAM: u64 = 1024 * 1024 * 1024;

@@ -29,7 +29,7 @@ pub enum RecordPlan {
     Overtaken,
 }
 
-/// Facts about a plan that are stored with its record, and go with it.
+/// Facts about a plan that are stored and removed with its record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlanParts<'a> {
     /// Versions of the registry of modules that the plan uses.

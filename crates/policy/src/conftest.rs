@@ -11,7 +11,7 @@ use crate::findings::{
     FindingLevel, MAX_READ, PolicyFinding, ReadError, RegoKeys, input, one_line,
 };
 
-/// Largest number of pairs of a file and a package.
+/// Maximum number of pairs of a file and a package.
 const MAX_CHECKS: usize = 2000;
 
 /// Rules of one package on one file.

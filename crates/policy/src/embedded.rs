@@ -34,9 +34,9 @@ use serde_json::Value;
 
 use crate::findings::{FindingLevel, PolicyFinding, ReadError, RegoKeys, one_line};
 
-/// Largest number of files of a set.
+/// Maximum number of files of a set.
 pub const MAX_FILES: usize = 2000;
-/// Largest size of all files of a set together, in bytes.
+/// Maximum size of all files of a set together, in bytes.
 pub const MAX_POLICY_BYTES: usize = 16 * 1024 * 1024;
 /// Package that is evaluated unless the set names others, as with conftest.
 const MAIN: &str = "main";
@@ -64,7 +64,7 @@ pub struct RegoFile {
 pub struct EvalLimits {
     /// Time for the evaluation of all rules together.
     pub time: Duration,
-    /// Largest plan, in bytes of JSON.
+    /// Maximum size of a plan, in bytes of JSON.
     pub input_bytes: usize,
     /// Memory of the child process that evaluates, in bytes. The evaluation itself does not enforce it.
     pub memory_bytes: u64,

@@ -1,7 +1,7 @@
 //! Facts of the pull request, for policies: `data.lockkeeper` in Rego, with the embedded engine and with conftest.
 //!
-//! Policies join them with the plan. They are facts of the forge and of this server; only the title of a branch, the
-//! labels and the paths of files are words of the author.
+//! Policies combine them with the plan. The forge and this server state them. The author of the pull request chooses only
+//! the name of the head branch and the paths of files, and labels with the permission to label.
 
 use chrono::{DateTime, Utc};
 use lockkeeper_model::model::PlanCounts;

@@ -116,13 +116,13 @@ pub enum ReadError {
     },
 }
 
-/// Largest output that is read, in bytes.
+/// Maximum size of an output that is read, in bytes.
 pub const MAX_INPUT: usize = 8 << 20;
 
-/// Largest number of findings that are read from one output.
+/// Maximum number of findings that are read from one output.
 pub const MAX_READ: usize = 10_000;
 
-/// Largest number of approvals that a rule can require.
+/// Maximum number of approvals that a rule can require.
 pub const MAX_APPROVALS: u32 = 100;
 
 // Limits of the texts of a finding, in bytes.
@@ -139,7 +139,7 @@ const MAX_TEAMS: usize = 50;
 pub(crate) const NO_MESSAGE: &str = "The rule gives no message.";
 
 impl PolicyFinding {
-    /// Returns a finding without anything else.
+    /// Returns a finding with only a level, a rule and a message.
     pub fn new(level: FindingLevel, rule: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             level,
@@ -154,12 +154,12 @@ impl PolicyFinding {
         }
     }
 
-    /// Returns a violation without anything else.
+    /// Returns a violation with only a rule and a message.
     pub fn deny(rule: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(FindingLevel::Deny, rule, message)
     }
 
-    /// Returns a hint without anything else.
+    /// Returns a hint with only a rule and a message.
     pub fn warn(rule: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(FindingLevel::Warn, rule, message)
     }

@@ -15,11 +15,11 @@ use quick_xml::reader::Reader;
 use crate::bounded::add_to_digest;
 use crate::findings::{FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line};
 
-/// Largest depth of elements.
+/// Maximum depth of elements.
 const MAX_DEPTH: usize = 64;
-/// Largest number of attributes of an element.
+/// Maximum number of attributes of an element.
 const MAX_ATTRIBUTES: usize = 64;
-/// Largest text of one test that is kept, in bytes. The rest has only a digest.
+/// Maximum size of the text that is kept of one test, in bytes. The rest has only a digest.
 const MAX_TEXT: usize = 64 << 10;
 /// Endings of files with code, which tflint writes instead of the name of a class.
 const CODE: [&str; 5] = [".tf", ".tofu", ".tf.json", ".tfvars", ".hcl"];

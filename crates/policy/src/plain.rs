@@ -1,6 +1,6 @@
 //! Reads text that is written for people (reference 13.3).
 //!
-//! Nothing but a failure is searched in such a text. It passes only if the command succeeded and printed something.
+//! The reader only searches such a text for failures. It passes only if the command succeeded and printed something.
 
 use std::sync::LazyLock;
 

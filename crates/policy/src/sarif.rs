@@ -16,11 +16,11 @@ use crate::findings::{
     FindingLevel, FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line,
 };
 
-/// Largest number of runs of tools in one log.
+/// Maximum number of runs of tools in one log.
 const MAX_RUNS: usize = 20;
-/// Largest number of invocations of a run, and of notifications of an invocation.
+/// Maximum number of invocations of a run, and of notifications of an invocation.
 const MAX_NOTES: usize = 1000;
-/// Largest number of arguments of a message.
+/// Maximum number of arguments of a message.
 const MAX_ARGUMENTS: usize = 20;
 
 #[derive(Deserialize)]

@@ -45,29 +45,29 @@ pub enum VerdictOutcome {
     NotEvaluated(String),
 }
 
-/// Largest number of findings that are kept of one set.
+/// Maximum number of findings that are kept of one set.
 pub const MAX_FINDINGS: usize = 200;
 
-/// Largest output that is kept of one set, in bytes.
+/// Maximum size of the output that is kept of one set, in bytes.
 pub const MAX_OUTPUT: usize = 256 * 1024;
 
-/// Largest number of remarks that are kept of one set. The last one says how many are left out.
+/// Maximum number of remarks that are kept of one set. The last one says how many are left out.
 pub const MAX_NOTES: usize = 20;
 
-/// Largest number of items of one verdict. More of them become one item, so that any change needs new approvals.
+/// Maximum number of items of one verdict. More of them become one item, so that any change needs new approvals.
 pub const MAX_ITEMS: usize = 1000;
 
-/// Largest matches of a pattern that are compared with violations, together, in bytes. With more of them the whole output is an
-/// item.
+/// Maximum size of all matches of a pattern that are compared with violations, in bytes. With more of them the whole output
+/// is an item.
 const MAX_MATCHED: usize = 1 << 20;
 
-/// Largest reason of a set that could not be evaluated, in bytes.
+/// Maximum size of the reason why a set could not be evaluated, in bytes.
 const MAX_REASON: usize = 2000;
 
-/// Largest remark, in bytes.
+/// Maximum size of a remark, in bytes.
 const MAX_NOTE: usize = 2000;
 
-/// Largest text about the origin of policies, in bytes.
+/// Maximum size of the text about the origin of policies, in bytes.
 const MAX_ORIGIN: usize = 500;
 
 impl Verdict {

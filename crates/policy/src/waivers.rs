@@ -1,4 +1,4 @@
-//! Waivers: findings that somebody answers for, until a day. They are in a file on a trusted branch:
+//! Waivers: exceptions from rules, each with an owner and a last day. They are in a file on a trusted branch:
 //!
 //! ```yaml
 //! waivers:
@@ -21,9 +21,9 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 
 use crate::findings::{AppliedWaiver, PolicyFinding};
 
-/// Largest file of waivers, in bytes.
+/// Maximum size of a file of waivers, in bytes.
 pub const MAX_BYTES: usize = 256 * 1024;
-/// Largest number of waivers in a file.
+/// Maximum number of waivers in a file.
 pub const MAX_WAIVERS: usize = 1000;
 /// Maximum number of characters of each text.
 const MAX_TEXT: usize = 500;
@@ -32,7 +32,7 @@ const MAX_DEPTH: usize = 8;
 /// Maximum number of events that aliases in the file expand to.
 const MAX_REPLAYED_EVENTS: usize = 10_000;
 
-/// Decision of a person that a finding does not count, until a day.
+/// Exception from a rule for some resources, with an owner and a last day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiver {
     /// Rule, as the finding names it.

@@ -8,9 +8,9 @@
 //! - Policies are checked at all, and the plan is one of the commit that the pull request has now.
 //! - The plan is older than the comment, so that its author can have seen the violations.
 //! - The set is violated. A set that was not evaluated, or has changed since, cannot be approved.
-//! - The person owns the set, or is in a team that a violated rule names, and may approve as the author of the change.
+//! - The person owns the set, or is in a team that a violated rule names. The author of the pull request may be excluded.
 //!
-//! To withdraw approvals, only the owner is checked: it can only refuse more.
+//! To withdraw approvals, only ownership is checked, because a withdrawal can only refuse more.
 //!
 //! A team whose members the forge does not name lets nobody approve (P6).
 
@@ -161,7 +161,7 @@ struct ApprovalRequest<'a> {
     found: HashMap<PlanId, PlanPolicies>,
 }
 
-/// Relation of the author of the command to a set.
+/// Permission of the author of the command to approve a set.
 struct ApproverStanding {
     /// Teams of the set and of its rules that the author is in.
     teams: Vec<String>,
@@ -217,7 +217,7 @@ impl ApprovalRequest<'_> {
         self.report(plan, &sets, done, report).await
     }
 
-    /// Returns why nobody can approve anything of a plan.
+    /// Returns the reason why nothing of this plan can be approved.
     fn refusal(&self, plan: &PlanRecord, standings: &[(SetName, SetStanding)]) -> Option<UserText> {
         if !self.command.clear && matches!(plan.state, PlanState::Applied | PlanState::Applying) {
             let message = "this plan was already applied, or is being applied, so there is nothing to approve.";
@@ -493,7 +493,7 @@ struct ApprovalOutcome {
     refused: Vec<String>,
 }
 
-/// Returns why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
+/// Returns the reason why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
 fn stale(
     cx: &CommandCx<'_>,
     command: &ApprovePoliciesCommand,

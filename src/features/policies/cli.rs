@@ -16,7 +16,7 @@ use crate::kit::term::{ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Ter
 
 /// Maximum depth of directories with policies.
 const DEEPEST: usize = 20;
-/// Largest file of facts or data, in bytes.
+/// Maximum size of a file of facts or data, in bytes.
 const MAX_DATA: usize = 16 * 1024 * 1024;
 
 /// Run the tests of policies, and evaluate policies on a plan
@@ -24,8 +24,8 @@ const MAX_DATA: usize = 16 * 1024 * 1024;
 pub(super) enum PolicyArgs {
     /// Run the tests of policies
     ///
-    /// Tests are the rules whose names begin with `test_`, in all packages. Prints a line for each, and for a test that
-    /// does not pass the reason and the lines of `print`. Policies are read as Rego v1.
+    /// Tests are the rules whose names begin with `test_`, in all packages. Prints one line for each test. If a test does
+    /// not pass, also prints the reason and the lines of `print`. Policies are read as Rego v1.
     ///
     /// Exit code 1: a test did not pass, or there is none.
     Test {

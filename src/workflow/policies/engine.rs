@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::process::{CallOutput, Cmd, ProcessError};
 use crate::workflow::steps::Exec;
 
-/// Largest answer, in bytes.
+/// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 /// Time beyond that of the evaluation, in which the child reads the plan and ends.
 const MARGIN: Duration = Duration::from_secs(30);

@@ -68,7 +68,7 @@ struct PolicyCheck<'w> {
     trusts_arguments: bool,
     /// True if the plan file was changed during the stage.
     plan_changed: bool,
-    /// Conftest, once it was looked for.
+    /// Result of the search for conftest; `None` before it.
     conftest: Option<Result<FoundConftest, String>>,
 }
 

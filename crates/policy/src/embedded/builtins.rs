@@ -379,7 +379,7 @@ struct Verb {
     precision: Option<usize>,
 }
 
-/// Largest width and precision. Go has a limit too.
+/// Maximum width and precision. Go has a limit too.
 const MAX_WIDTH: usize = 1000;
 
 /// Reads a number, which may be missing.

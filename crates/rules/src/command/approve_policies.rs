@@ -24,7 +24,7 @@ static CLEAR: CommandFlag = CommandFlag {
     about: "Remove the existing approvals instead of adding one.",
 };
 
-/// The `approve_policies` command, which lets plans pass although policies did not pass.
+/// The `approve_policies` command, which lets plans be applied although they violate policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApprovePoliciesCommand {
     /// Projects whose policies are approved.

@@ -69,7 +69,7 @@ pub enum Command {
     Cancel(CancelCommand),
     /// Shows which projects a plan would cover, and why.
     Explain(ExplainCommand),
-    /// Lets plans pass although policies did not pass.
+    /// Lets plans be applied although they violate policies.
     ApprovePolicies(ApprovePoliciesCommand),
     /// Shows which tool and version would run.
     Version(VersionCommand),

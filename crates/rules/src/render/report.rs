@@ -376,7 +376,7 @@ impl ProjectReport {
         has_plan && self.may_be_applied()
     }
 
-    /// Returns true if approvals are missing of a plan that could otherwise be applied.
+    /// Returns true if the plan could be applied, except that approvals are missing.
     pub fn awaits_approval(&self) -> bool {
         let unmet = self
             .policies

@@ -29,7 +29,7 @@ text_enum! {
         Import = "import",
         /// Remove a resource from the state.
         StateRm = "state_rm",
-        /// Let plans pass although policies did not pass.
+        /// Let plans be applied although they violate policies.
         ApprovePolicies = "approve_policies",
         /// Show the version of the tool that would run.
         Version = "version",

@@ -1,22 +1,25 @@
 //! Findings of policies in a plan.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use chrono::NaiveDate;
 use lockkeeper_model::model::{Sha256Digest, is_hidden};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::bounded::add_to_digest;
 
 /// One finding of one policy set in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFinding {
     /// Weight of the finding.
     pub level: FindingLevel,
-    /// Rule, such as `main.deny` or `CKV_AWS_20`; empty if the tool names none.
+    /// Rule, such as `main.deny` or `CKV_AWS_20`; empty if the tool names none. Waivers compare it.
     pub rule: String,
     /// Text for people, on one line.
     pub message: String,
-    /// Address of the resource, if the tool names one.
+    /// Address of the resource, if the tool names one. Waivers compare it.
     pub resource: Option<String>,
     /// File and line, if the tool names them.
     pub place: Option<FindingPlace>,
@@ -24,7 +27,8 @@ pub struct PolicyFinding {
     pub link: Option<String>,
     /// Longer text for people, folded in comments.
     pub evidence: Option<String>,
-    /// Digest of everything else that the tool says about the finding. It is not shown, and tells findings apart.
+    /// Digest of everything else that the tool says about the finding, and of texts before they were cleaned or shortened.
+    /// It is not shown, and tells findings apart.
     pub other: Option<Sha256Digest>,
     /// Waiver that takes the finding out.
     pub waived: Option<AppliedWaiver>,
@@ -227,29 +231,82 @@ impl PolicyFinding {
         self.waived.is_none() && self.level != FindingLevel::Warn
     }
 
-    /// Removes everything that comments and databases could not keep, and shortens texts. Shortened texts that differ stay
-    /// different.
+    /// Returns a text that is equal for violations that one approval covers. The line is part of it only if there is no
+    /// resource: it changes with every line above.
+    pub fn identity(&self) -> String {
+        let place = self.place.as_ref();
+        let file = place.map(|place| place.file.as_str());
+        let line = place
+            .and_then(|place| place.line)
+            .filter(|_| self.resource.is_none());
+        json!([
+            self.level,
+            self.rule,
+            self.message,
+            self.resource,
+            file,
+            line,
+            self.evidence,
+            self.other,
+        ])
+        .to_string()
+    }
+
+    /// Adds a text to the digest that tells findings apart, such as the text before a filter.
+    pub fn tell_apart(&mut self, text: &str) {
+        add_to_digest(&mut self.other, text);
+    }
+
+    /// Removes everything that comments and databases could not keep, and shortens texts. The digests of all texts that
+    /// are changed by that become a part of `other`, so that findings which differ only there stay different.
+    ///
+    /// The rule and the resource have no character removed, because waivers compare them: hidden characters are written
+    /// as `\u{34f}`.
     #[must_use]
     pub fn clean(self) -> Self {
-        let some_line =
-            |text: String, limit| Some(one_line(&text, limit)).filter(|text| !text.is_empty());
+        let mut changed: BTreeMap<&'static str, Sha256Digest> = BTreeMap::new();
+        let mut compare = |key: &'static str, raw: &str, clean: &str| {
+            if raw != clean {
+                changed.insert(key, Sha256Digest::of(raw.as_bytes()));
+            }
+        };
+        let rule = visible_name(&self.rule, MAX_RULE);
+        compare("rule", &self.rule, &rule);
         let message = one_line(&self.message, MAX_MESSAGE);
+        compare("message", &self.message, &message);
+        let resource = self.resource.map(|raw| {
+            let name = visible_name(&raw, MAX_RESOURCE);
+            compare("resource", &raw, &name);
+            name
+        });
+        let place = self.place.and_then(|raw| {
+            let place = raw.clean();
+            let file = place.as_ref().map_or("", |place| place.file.as_str());
+            compare("file", &raw.file, file);
+            place
+        });
+        let evidence = self.evidence.map(|raw| {
+            let text = block(raw.clone(), MAX_EVIDENCE);
+            compare("evidence", &raw, &text);
+            text
+        });
+        let mut other = self.other;
+        if !changed.is_empty() {
+            add_to_digest(&mut other, &changed);
+        }
         Self {
             level: self.level.clean(),
-            rule: one_line(&self.rule, MAX_RULE),
+            rule,
             message: if message.is_empty() {
                 NO_MESSAGE.to_owned()
             } else {
                 message
             },
-            resource: self.resource.and_then(|text| some_line(text, MAX_RESOURCE)),
-            place: self.place.and_then(FindingPlace::clean),
+            resource: resource.filter(|name| !name.is_empty()),
+            place,
             link: self.link.filter(|link| is_link(link)),
-            evidence: self
-                .evidence
-                .map(|text| block(text, MAX_EVIDENCE))
-                .filter(|text| !text.is_empty()),
-            other: self.other,
+            evidence: evidence.filter(|text| !text.is_empty()),
+            other,
             waived: self.waived.map(|waiver| AppliedWaiver {
                 reason: one_line(&waiver.reason, MAX_MESSAGE),
                 owner: one_line(&waiver.owner, MAX_RULE),
@@ -342,7 +399,7 @@ impl AppliedWaiver {
 }
 
 impl FindingPlace {
-    fn clean(self) -> Option<Self> {
+    fn clean(&self) -> Option<Self> {
         let file = one_line(&self.file, MAX_FILE);
         (!file.is_empty()).then_some(Self {
             file,
@@ -409,14 +466,42 @@ pub(crate) fn visible_lines(mut text: String) -> String {
     text
 }
 
-/// Shortens a text to `limit` bytes. A shortened text ends with a part of its digest, so that texts which differ only in what
-/// was cut stay different: approvals are bound to them.
-fn shorten(mut text: String, limit: usize) -> String {
+/// Writes the hidden characters of a name as `\u{34f}`, and white space as well, unless it is one space between two words.
+/// Waivers compare names, so no character is removed. A name of more than `limit` bytes ends with its whole digest.
+fn visible_name(text: &str, limit: usize) -> String {
+    let mut name = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let is_between = !name.is_empty() && !name.ends_with(' ') && !rest.as_str().is_empty();
+        let is_plain = match c {
+            ' ' => is_between,
+            c => !is_hidden(c) && !c.is_whitespace(),
+        };
+        if is_plain {
+            name.push(c);
+        } else {
+            write!(name, "{}", c.escape_unicode()).ok();
+        }
+        if name.len() > limit {
+            return cut(name, limit, Sha256Digest::of(text.as_bytes()).as_str());
+        }
+    }
+    name
+}
+
+/// Shortens a text to `limit` bytes. A shortened text ends with a part of its digest, so that people can tell such texts
+/// apart. Their whole digest is a part of [`PolicyFinding::other`].
+fn shorten(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;
     }
     let digest = Sha256Digest::of(text.as_bytes());
-    let mark = format!("… [{}]", &digest.as_str()[..16]);
+    cut(text, limit, &digest.as_str()[..16])
+}
+
+/// Cuts a text, and ends it with a digest. Both have at most `limit` bytes together.
+fn cut(mut text: String, limit: usize, digest: &str) -> String {
+    let mark = format!("… [{digest}]");
     let end = text.floor_char_boundary(limit.saturating_sub(mark.len() + 1));
     text.truncate(text[..end].trim_end().len());
     text.push(' ');
@@ -500,7 +585,6 @@ fn line_of(value: &Value) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
@@ -691,14 +775,89 @@ mod tests {
         assert_eq!(findings, sorted);
     }
 
+    /// Returns findings in which one text has this value, for each text that approvals cover.
+    fn with_text(text: &str) -> [PolicyFinding; 5] {
+        let base = || PolicyFinding::deny("r", "m");
+        let text = || text.to_owned();
+        let rule = PolicyFinding::deny(text(), "m");
+        let message = PolicyFinding::deny("r", text());
+        let resource = PolicyFinding {
+            resource: Some(text()),
+            ..base()
+        };
+        let place = PolicyFinding {
+            place: Some(FindingPlace {
+                file: text(),
+                line: None,
+            }),
+            ..base()
+        };
+        let evidence = PolicyFinding {
+            evidence: Some(text()),
+            ..base()
+        };
+        [rule, message, resource, place, evidence]
+    }
+
     #[test]
     fn texts_that_differ_only_after_the_limit_stay_different() {
         let long = "word ".repeat(1000);
-        let one = PolicyFinding::deny("r", format!("{long}a")).clean();
-        let other = PolicyFinding::deny("r", format!("{long}b")).clean();
-        assert!(one.message.len() <= MAX_MESSAGE);
-        assert_ne!(one.message, other.message);
-        assert!(one.message.starts_with("word word"), "{}", one.message);
+        let ones = with_text(&format!("{long}a")).map(PolicyFinding::clean);
+        let others = with_text(&format!("{long}b")).map(PolicyFinding::clean);
+        for (one, other) in ones.iter().zip(&others) {
+            assert_ne!(one.identity(), other.identity(), "{one:?}");
+            assert!(one.other.is_some(), "the whole digest counts: {one:?}");
+            assert_ne!(one.other, other.other);
+        }
+        let [rule, message, resource, ..] = ones;
+        assert!(message.message.starts_with("word word"), "{message:?}");
+        assert!(message.message.len() <= MAX_MESSAGE);
+        // Waivers compare these without `other`.
+        let digest = Sha256Digest::of(format!("{long}a").as_bytes());
+        let end = format!("… [{}]", digest.as_str());
+        let resource = resource.resource.unwrap();
+        assert!(resource.ends_with(&end) && resource.len() <= MAX_RESOURCE);
+        assert!(rule.rule.ends_with(&end) && rule.rule.len() <= MAX_RULE);
+    }
+
+    #[test]
+    fn texts_that_differ_only_in_hidden_characters_or_white_space_stay_different() {
+        let hidden = (0..=0xe_0fff_u32)
+            .filter_map(char::from_u32)
+            .filter(|c| is_hidden(*c))
+            .map(String::from);
+        let spaces = ["  ", "\t", "\n", "\u{a0}", "\r\n"].map(str::to_owned);
+        let mut texts = vec![" a[\"b c\"]".to_owned(), "a[\"b c\"] ".to_owned()];
+        for between in hidden.chain(spaces) {
+            texts.push(format!("a[\"b{between} c\"]"));
+        }
+        let plain = with_text("a[\"b c\"]").map(PolicyFinding::clean);
+        assert!(plain.iter().all(|finding| finding.other.is_none()));
+        for text in texts {
+            let found = with_text(&text).map(PolicyFinding::clean);
+            for (plain, found) in plain.iter().zip(&found) {
+                assert_ne!(plain.identity(), found.identity(), "{text:?}");
+            }
+            let [rule, _, resource, ..] = found;
+            let [plain_rule, _, plain_resource, ..] = &plain;
+            assert_ne!(rule.rule, plain_rule.rule, "{text:?}");
+            assert_ne!(resource.resource, plain_resource.resource, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hidden_characters_of_names_are_shown() {
+        for (text, expected) in [
+            ("a[\"b\u{34f}\"]", r#"a["b\u{34f}"]"#),
+            ("a  b", r"a \u{20}b"),
+            (" a\t", r"\u{20}a\u{9}"),
+            ("a b\u{2003}c", r"a b\u{2003}c"),
+            ("größe", "größe"),
+        ] {
+            let [rule, _, resource, ..] = with_text(text).map(PolicyFinding::clean);
+            assert_eq!(rule.rule, expected, "{text:?}");
+            assert_eq!(resource.resource.as_deref(), Some(expected), "{text:?}");
+        }
     }
 
     #[test]
@@ -729,6 +888,7 @@ mod tests {
             file in "[a-z \n\0\u{200b}]{0,20}",
         ) {
             let finding = PolicyFinding {
+                resource: Some(evidence.repeat(9)),
                 evidence: Some(evidence.repeat(60)),
                 place: Some(FindingPlace { file, line: Some(0) }),
                 ..PolicyFinding::deny("r\0", message.repeat(30))
@@ -737,6 +897,9 @@ mod tests {
             prop_assert!(clean.message.len() <= MAX_MESSAGE);
             prop_assert!(!clean.message.is_empty());
             prop_assert!(!clean.message.contains(|c: char| is_hidden(c) || c == '\n'));
+            let resource = clean.resource.clone().unwrap_or_default();
+            prop_assert!(resource.len() <= MAX_RESOURCE);
+            prop_assert!(!resource.contains(|c: char| is_hidden(c) || c == '\t'));
             let evidence = clean.evidence.clone().unwrap_or_default();
             prop_assert!(evidence.len() <= MAX_EVIDENCE);
             prop_assert!(!evidence.contains(|c: char| is_hidden(c) && c != '\n'));

@@ -20,8 +20,8 @@ static COLOURS: LazyLock<Regex> =
 
 /// Reads an output. A failure is one violation, with the text as its evidence, so that approvals are bound to the text.
 pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError> {
-    let text = input(text)?;
-    let text = visible_lines(COLOURS.replace_all(text, "").into_owned());
+    let raw = input(text)?;
+    let text = visible_lines(COLOURS.replace_all(raw, "").into_owned());
     if text.trim().is_empty() {
         return Err(ReadError::Empty);
     }
@@ -32,10 +32,14 @@ pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError
     } else {
         "The command of the check failed."
     };
-    let finding = PolicyFinding {
+    let is_changed = text != raw;
+    let mut finding = PolicyFinding {
         evidence: Some(text),
         ..PolicyFinding::deny("", message)
     };
+    if is_changed {
+        finding.tell_apart(raw);
+    }
     Ok(vec![finding.clean()])
 }
 
@@ -95,6 +99,16 @@ mod tests {
         let one = read(&format!("FAIL {long} a"), true).unwrap();
         let other = read(&format!("FAIL {long} b"), true).unwrap();
         assert_ne!(one, other);
+        let texts = [
+            "FAIL a",
+            "FAIL \u{1b}[31ma",
+            "FAIL \u{1b}[32ma",
+            "FAIL \u{200b}a",
+        ];
+        let found = texts.map(|text| read(text, true).unwrap().remove(0).identity());
+        for (n, one) in found.iter().enumerate() {
+            assert!(!found[..n].contains(one), "{:?}", texts[n]);
+        }
     }
 
     proptest! {

@@ -22,6 +22,8 @@ const MAX_RUNS: usize = 20;
 const MAX_NOTES: usize = 1000;
 /// Maximum number of arguments of a message.
 const MAX_ARGUMENTS: usize = 20;
+/// Maximum size of a message with its arguments, in bytes, because a placeholder can be repeated. The rest has only a digest.
+const MAX_FILLED: usize = 64 << 10;
 
 #[derive(Deserialize)]
 struct SarifLog {
@@ -112,6 +114,9 @@ struct SarifRuleReference {
 #[derive(Deserialize)]
 struct SarifMessage {
     text: Option<String>,
+    /// Name of a text of the rule.
+    id: Option<String>,
+    /// Values for the placeholders of the text.
     arguments: Option<Bounded<String, MAX_ARGUMENTS>>,
 }
 
@@ -320,6 +325,15 @@ fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<PolicyFindin
     for digest in [&others, &more_logical].into_iter().flatten() {
         add_to_digest(&mut other, digest);
     }
+    let SarifMessage {
+        text,
+        id: text_id,
+        arguments,
+    } = &result.message;
+    let arguments = arguments.as_ref().map(|list| &list.0);
+    if text_id.is_some() || arguments.is_some_and(|list| !list.is_empty()) {
+        add_to_digest(&mut other, &(text, text_id, arguments));
+    }
     let named = result.rule_id.or_else(|| result.rule?.id);
     let id = named.unwrap_or_else(|| rule.map(|rule| rule.id.clone()).unwrap_or_default());
     let finding = PolicyFinding {
@@ -362,23 +376,59 @@ fn level_of(result: &SarifResult, rule: Option<&SarifRule>) -> Result<FindingLev
 
 /// Returns the message, and a longer text if there is one. The message of trivy has several lines, which begin with a table.
 fn texts_of(message: &SarifMessage, rule: Option<&SarifRule>) -> (String, Option<String>) {
-    let text = message.text.as_deref().unwrap_or_default().trim();
+    let arguments = message
+        .arguments
+        .as_ref()
+        .map_or(&[][..], |list| list.0.as_slice());
+    let text = filled(message.text.as_deref().unwrap_or_default(), arguments);
+    let trimmed = text.trim();
+    let (is_empty, has_lines) = (trimmed.is_empty(), trimmed.contains('\n'));
     let short = rule
         .and_then(|rule| rule.short_description.as_ref()?.text.as_deref())
         .map(str::trim)
         .filter(|short| !short.is_empty());
-    match (text, short) {
-        ("", short) => {
-            let arguments = message.arguments.as_ref();
-            let arguments = arguments.map(|list| list.0.join(", "));
+    match short {
+        short if is_empty => {
+            let arguments = arguments.join(", ");
             (
                 short.unwrap_or_default().to_owned(),
-                arguments.filter(|text| !text.is_empty()),
+                Some(arguments).filter(|text| !text.is_empty()),
             )
         }
-        (text, Some(short)) if text.contains('\n') => (short.to_owned(), Some(text.to_owned())),
-        (text, _) => (text.to_owned(), None),
+        Some(short) if has_lines => (short.to_owned(), Some(text)),
+        Some(_) | None => (text, None),
     }
+}
+
+/// Puts arguments into a text: `{0}` stands for the first one, and `{{` for a brace. Without arguments nothing is replaced,
+/// because many tools do not know of placeholders.
+fn filled(text: &str, arguments: &[String]) -> String {
+    if arguments.is_empty() {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(['{', '}']) {
+        out.push_str(before);
+        let brace = &rest[before.len()..=before.len()];
+        let digits = after.bytes().take(3).take_while(u8::is_ascii_digit).count();
+        let argument = after[digits..].strip_prefix('}').and_then(|rest| {
+            let argument = arguments.get(after[..digits].parse::<usize>().ok()?)?;
+            Some((argument.as_str(), rest))
+        });
+        let (part, after) = match argument {
+            Some(found) if brace == "{" => found,
+            // A brace is written twice.
+            Some(_) | None => (brace, after.strip_prefix(brace).unwrap_or(after)),
+        };
+        out.push_str(part);
+        rest = after;
+        if out.len() > MAX_FILLED {
+            return out;
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 fn place_of(location: SarifPhysicalLocation) -> Option<FindingPlace> {
@@ -582,6 +632,62 @@ mod tests {
             .collect();
         for (n, finding) in found.iter().enumerate() {
             assert!(!found[..n].contains(finding), "{}", lists[n]);
+        }
+    }
+
+    #[test]
+    fn the_message_has_its_arguments() {
+        let run = |message: &Value| {
+            json!({
+                "tool": {"driver": {"rules": [{
+                    "id": "r",
+                    "shortDescription": {"text": "short"},
+                }]}},
+                "results": [{"ruleId": "r", "message": message}],
+            })
+        };
+        let read_one = |message: &Value| read(&with_run(&run(message))).unwrap().remove(0);
+        for (message, expected) in [
+            (
+                json!({"text": "{0} is {1}", "arguments": ["a", "b"]}),
+                "a is b",
+            ),
+            (json!({"text": "{1}{0}{1}", "arguments": ["a", "b"]}), "bab"),
+            (
+                json!({"text": "{{0}} {2} {x} {", "arguments": ["a"]}),
+                "{0} {2} {x} {",
+            ),
+            (json!({"text": "{0} {{}}"}), "{0} {{}}"),
+            (json!({"id": "open", "arguments": ["a"]}), "short"),
+        ] {
+            assert_eq!(read_one(&message).message, expected, "{message}");
+        }
+        let many = json!({"text": "{0}".repeat(10_000), "arguments": ["x".repeat(10_000)]});
+        assert!(read_one(&many).other.is_some());
+    }
+
+    #[test]
+    fn results_that_differ_in_their_arguments_are_different() {
+        let messages = [
+            json!({"text": "{0} is public"}),
+            json!({"text": "{0} is public", "arguments": ["a"]}),
+            json!({"text": "{0} is public", "arguments": ["b"]}),
+            json!({"text": "it is public", "arguments": ["a"]}),
+            json!({"text": "it is public", "arguments": ["b"]}),
+            json!({"text": "it is public", "id": "a"}),
+            json!({"text": "it is public", "id": "b"}),
+            json!({"arguments": ["a, b"]}),
+            json!({"arguments": ["a", "b"]}),
+        ];
+        let found: Vec<String> = messages
+            .iter()
+            .map(|message| {
+                let result = json!({"ruleId": "r", "message": message});
+                read(&with_result(&result)).unwrap().remove(0).identity()
+            })
+            .collect();
+        for (n, identity) in found.iter().enumerate() {
+            assert!(!found[..n].contains(identity), "{}", messages[n]);
         }
     }
 

@@ -259,7 +259,8 @@ fn matches_in<'a>(pattern: &ItemRegex, output: &'a str) -> Option<Vec<OutputMatc
     (!matches.is_empty()).then_some(matches)
 }
 
-/// Returns the digests of the matches, and of each violation that has none of its own. Matches that are only about findings
+/// Returns the digests of the matches, and of each violation that has none of its own, or about which the tool says more than
+/// its texts show. Matches that are only about findings
 /// which a waiver takes out are no items: nobody approves them now.
 fn items_of_matches(
     mut matches: Vec<OutputMatch<'_>>,
@@ -276,7 +277,7 @@ fn items_of_matches(
         match own {
             Some(own) => {
                 own.is_taken = true;
-                false
+                finding.other.is_some()
             }
             None => true,
         }
@@ -300,28 +301,13 @@ fn items_of_matches(
 }
 
 /// Returns a digest for each violation. Equal violations have different digests, because one more of them is a violation that
-/// nobody approved. The line is part of a digest only if there is no resource: it changes with every line above.
+/// nobody approved.
 fn items_of_violations(violations: &[&PolicyFinding]) -> Vec<Sha256Digest> {
     let mut seen: HashMap<String, u32> = HashMap::new();
     violations
         .iter()
         .map(|finding| {
-            let place = finding.place.as_ref();
-            let file = place.map(|place| place.file.as_str());
-            let line = place
-                .and_then(|place| place.line)
-                .filter(|_| finding.resource.is_none());
-            let text = serde_json::json!([
-                finding.level,
-                finding.rule,
-                finding.message,
-                finding.resource,
-                file,
-                line,
-                finding.evidence,
-                finding.other,
-            ])
-            .to_string();
+            let text = finding.identity();
             let times = seen.entry(text.clone()).or_default();
             *times += 1;
             Sha256Digest::of(format!("{text}{times}").as_bytes())
@@ -599,6 +585,34 @@ mod tests {
                 assert!(verdict.items.contains(&digest), "{output} {findings:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_match_does_not_stand_for_texts_that_nobody_sees() {
+        let of = |message: &str| {
+            let findings = vec![PolicyFinding::deny("r", message)];
+            of_output("FAIL.*", "FAIL - bucket", findings).items
+        };
+        let plain = of("bucket");
+        assert_eq!(plain, [Sha256Digest::of(b"FAIL - bucket")]);
+        let hidden = of("buck\u{34f}et");
+        assert_eq!(hidden.len(), 2);
+        assert_ne!(hidden, of("bucket\u{34f}"));
+        assert!(hidden.contains(&plain[0]));
+    }
+
+    #[test]
+    fn violations_with_equal_beginnings_are_other_items() {
+        let long = "x".repeat(10_000);
+        let item = |end: &str| {
+            let finding = PolicyFinding {
+                evidence: Some(format!("{long}{end}")),
+                ..PolicyFinding::deny("r", "m")
+            };
+            verdict_of(vec![finding]).items
+        };
+        assert_eq!(item("a"), item("a"));
+        assert_ne!(item("a"), item("b"));
     }
 
     #[test]

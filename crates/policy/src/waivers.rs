@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Every key is required, so that no waiver is for everything or forever by accident. In `resource`, `*` stands for any
-//! text; other characters stand for themselves, because addresses of resources have brackets and quotes.
+//! text; other characters stand for themselves, because addresses of resources have brackets and quotes. Findings have hidden
+//! characters as `\u{34f}`, and waivers as well.
 
 use std::cmp::Reverse;
 
@@ -190,14 +191,13 @@ fn matcher(waiver: &Waiver) -> impl Fn(&PolicyFinding) -> bool {
     let pattern: Vec<String> = waiver.resource.split('*').map(regex::escape).collect();
     let pattern = Regex::new(&format!("(?s)^{}$", pattern.join(".*"))).ok();
     let (rule, is_any) = (waiver.rule.clone(), waiver.resource == "*");
-    move |finding| {
-        let is_resource = match (&finding.resource, &pattern) {
-            (Some(resource), Some(pattern)) => pattern.is_match(resource),
-            (Some(_), None) => false,
-            (None, _) => is_any,
-        };
-        finding.rule == rule && is_resource
-    }
+    let is_resource = move |finding: &PolicyFinding| match (&finding.resource, &pattern) {
+        (Some(resource), Some(pattern)) => pattern.is_match(resource),
+        (Some(_), None) => false,
+        (None, _) => is_any,
+    };
+    // The rule comes first, because there can be a thousand waivers and ten thousand findings.
+    move |finding| finding.rule == rule && is_resource(finding)
 }
 
 #[cfg(test)]
@@ -260,6 +260,35 @@ mod tests {
                 until: "2026-12-31".to_owned(),
             })
         );
+    }
+
+    #[test]
+    fn a_waiver_does_not_apply_to_names_that_only_look_the_same() {
+        let waived = |pattern: &str, resource: &str| {
+            let mut waivers = read(FILE).unwrap();
+            pattern.clone_into(&mut waivers[0].resource);
+            let mut findings = [finding("main.deny_public", Some(resource)).clean()];
+            apply(&waivers, day("2026-12-31"), &mut findings);
+            findings[0].waived.is_some()
+        };
+        let plain = r#"a.b["the site"]"#;
+        assert!(waived(plain, plain));
+        for between in ["\u{34f}", "\u{200b}", "\u{e0100}", "\u{0}", " ", "\t"] {
+            let resource = format!("a.b[\"the {between}site\"]");
+            assert!(!waived(plain, &resource), "{resource:?}");
+            assert!(waived(r#"a.b["the *"]"#, &resource), "{resource:?}");
+        }
+        assert!(waived(r"a.b\u{34f}", "a.b\u{34f}"), "as comments show it");
+        // Both have the same beginning, and comments show only that.
+        let long = |end: &str| format!("{}{end}", "x".repeat(5000));
+        let shown = finding("r", Some(&long("a"))).clean().resource.unwrap();
+        assert!(waived(&shown, &long("a")) && !waived(&shown, &long("b")));
+        // A rule is compared in the same way.
+        let mut findings = [finding("main.deny_public\u{34f}", Some(plain)).clean()];
+        let mut waivers = read(FILE).unwrap();
+        plain.clone_into(&mut waivers[0].resource);
+        apply(&waivers, day("2026-12-31"), &mut findings);
+        assert_eq!(findings[0].waived, None);
     }
 
     #[test]

@@ -110,7 +110,7 @@ struct ReportedRule {
 fn standard_text(report: &str) -> Option<String> {
     let files: Vec<ReportedFile> = serde_json::from_str(report).ok()?;
     let mut lines = Vec::new();
-    let (mut passed, mut counts) = (0, [0; 3]);
+    let (mut passed, mut counts) = (0_u64, [0_u64; 3]);
     for file in &files {
         let groups = [
             ("WARN", &file.warnings),
@@ -123,10 +123,12 @@ fn standard_text(report: &str) -> Option<String> {
                 lines.push(line(word, &file.filename, &file.namespace, &rule.msg));
             }
         }
-        passed += file.successes;
+        passed = passed.saturating_add(file.successes);
     }
     let [warnings, failures, exceptions] = counts;
-    let tests = passed + warnings + failures + exceptions;
+    let tests = counts
+        .iter()
+        .fold(passed, |sum, count| sum.saturating_add(*count));
     let counted = |count: u64, word: &str| {
         let end = if count == 1 { "" } else { "s" };
         format!("{count} {word}{end}")
@@ -207,16 +209,37 @@ pub(in crate::workflow) fn words(extra: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Options of conftest whose values are paths of policies and data.
-const PATH_OPTIONS: [&str; 4] = ["-p", "--policy", "-d", "--data"];
+/// Options of conftest whose values are paths of policies.
+const POLICY_OPTIONS: [&str; 2] = ["-p", "--policy"];
+/// Options of conftest whose values are paths of data.
+const DATA_OPTIONS: [&str; 2] = ["-d", "--data"];
 
 /// Returns the absolute paths of policies and data among arguments of the configuration. Values with variables are left out: a
 /// step can set a variable to text of the pull request.
 pub(in crate::workflow) fn named_paths(words: &[String]) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
+    [POLICY_OPTIONS, DATA_OPTIONS]
+        .iter()
+        .flat_map(|options| values_of(words, options))
+        .filter(|value| !value.contains('$'))
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute() && path != Path::new("/"))
+        .collect()
+}
+
+/// Returns the paths of policies among arguments for conftest.
+pub(in crate::workflow) fn policy_paths(words: &[String]) -> Vec<PathBuf> {
+    values_of(words, &POLICY_OPTIONS)
+        .into_iter()
+        .map(|value| PathBuf::from(value.strip_prefix("file://").unwrap_or(value)))
+        .collect()
+}
+
+/// Returns the values of options, which can be lists.
+fn values_of<'w>(words: &'w [String], options: &[&str]) -> Vec<&'w str> {
+    let mut all = Vec::new();
     let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        let found = PATH_OPTIONS.iter().find_map(|option| {
+        let found = options.iter().find_map(|option| {
             let rest = word.strip_prefix(option)?;
             let is_short = option.len() == 2;
             Some(rest).filter(|rest| is_short || rest.is_empty() || rest.starts_with('='))
@@ -226,15 +249,9 @@ pub(in crate::workflow) fn named_paths(words: &[String]) -> Vec<PathBuf> {
             Some(rest) => rest.strip_prefix('=').unwrap_or(rest),
             None => continue,
         };
-        paths.extend(
-            values
-                .split(',')
-                .filter(|value| !value.contains('$'))
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute() && path != Path::new("/")),
-        );
+        all.extend(values.split(',').filter(|value| !value.is_empty()));
     }
-    paths
+    all
 }
 
 /// Returns true if warnings count as violations.
@@ -324,6 +341,19 @@ mod tests {
     }
 
     #[test]
+    fn absurd_numbers_have_an_end() {
+        let most = u64::MAX;
+        let file = format!(
+            r#"{{"filename": "p", "namespace": "main", "successes": {most}, "warnings": [{{"msg": "m"}}]}}"#
+        );
+        let output = run(0, &format!("[{file}, {file}]"), "", false).output;
+        assert!(
+            output.contains(&format!("{most} tests, {most} passed")),
+            "{output}"
+        );
+    }
+
+    #[test]
     fn arguments_are_words() {
         let words = words(&["--namespace main".to_owned(), "-d '/a b'".to_owned()]);
         assert_eq!(words, ["--namespace", "main", "-d", "/a b"]);
@@ -345,5 +375,12 @@ mod tests {
             let expected: Vec<&Path> = expected.split_whitespace().map(Path::new).collect();
             assert_eq!(found, expected, "{arguments}");
         }
+    }
+
+    #[test]
+    fn policies_are_searched_wherever_arguments_name_them() {
+        let words = words(&["-p /a,file:///b --policy=c -d /d --output -p/e --policy".to_owned()]);
+        let expected = ["/a", "/b", "c", "/e"].map(PathBuf::from);
+        assert_eq!(policy_paths(&words), expected);
     }
 }

@@ -14,13 +14,16 @@ use lockkeeper_policy::{conftest, junit, plain, sarif};
 
 use super::{DefinedSet, PolicyEvaluation};
 use crate::config::workflow::{OutputFilter, RunStep, Step};
+use crate::model::Sha256Digest;
 
 /// Output of a step that evaluates a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::workflow) struct StepReport {
     /// Standard output, and for [`ReportFormat::Text`] everything that was printed.
     pub raw: String,
-    /// The same text after the filters that redact. Findings come from it.
+    /// Digest of everything that was printed, if control characters were taken out of `raw`.
+    pub unclean: Option<Sha256Digest>,
+    /// The text after the filters that redact. Findings come from it.
     pub text: String,
     /// Text for comments, without what filters hide.
     pub shown: String,
@@ -172,9 +175,11 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{end}")
 }
 
+/// Reads the findings of a report. Texts that filters make equal stay different findings, because approvals cover findings.
 fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFinding>, String> {
     let StepReport {
         raw,
+        unclean,
         text,
         succeeded,
         ..
@@ -198,12 +203,28 @@ fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFindi
             )
         })
     };
-    let found = read(text)?;
-    if raw != text && violations(&read(raw)?) != violations(&found) {
-        return Err(
-            "the filters of the step (`output`) change the number of its violations. An administrator must correct them"
-                .to_owned(),
-        );
+    let mut found = read(text)?;
+    if raw != text {
+        let before = read(raw)?;
+        if violations(&before) != violations(&found) {
+            return Err(
+                "the filters of the step (`output`) change the number of its violations. An administrator must correct them"
+                    .to_owned(),
+            );
+        }
+        let before = before.iter().filter(|finding| finding.is_violation());
+        let after = found.iter_mut().filter(|finding| finding.is_violation());
+        for (finding, before) in after.zip(before) {
+            let before = before.identity();
+            if before != finding.identity() {
+                finding.tell_apart(&before);
+            }
+        }
+    }
+    if let Some(digest) = unclean {
+        for finding in &mut found {
+            finding.tell_apart(digest.as_str());
+        }
     }
     if !succeeded && !found.iter().any(PolicyFinding::is_violation) {
         return Err(
@@ -239,6 +260,7 @@ mod tests {
     fn report(text: &str, succeeded: bool) -> StepReport {
         StepReport {
             raw: text.to_owned(),
+            unclean: None,
             text: text.to_owned(),
             shown: text.to_owned(),
             succeeded,
@@ -402,5 +424,44 @@ mod tests {
             found[0].evidence.as_deref(),
             Some("FAIL - password=<redacted>")
         );
+    }
+
+    #[test]
+    fn violations_that_filters_make_equal_are_different() {
+        let of = |raw: &str, unclean: &str| {
+            let report = StepReport {
+                raw: raw.to_owned(),
+                unclean: (unclean != raw).then(|| Sha256Digest::of(unclean.as_bytes())),
+                ..report("FAIL - user <redacted>", true)
+            };
+            let found = findings(ReportFormat::Text, &report).unwrap();
+            found[0].identity()
+        };
+        let plain = of("FAIL - user <redacted>", "FAIL - user <redacted>");
+        let bob = of("FAIL - user bob", "FAIL - user bob");
+        let mallory = of("FAIL - user mallory", "FAIL - user mallory");
+        let red = of("FAIL - user bob", "FAIL - user \u{1b}[31mbob");
+        let all = [&plain, &bob, &mallory, &red];
+        for (n, one) in all.iter().enumerate() {
+            assert!(!all[..n].contains(one), "{n}");
+        }
+        assert_eq!(bob, of("FAIL - user bob", "FAIL - user bob"));
+        // In a report with several findings, each has its own text.
+        let log = |one: &str, other: &str| {
+            format!(
+                r#"[{{"namespace": "main", "successes": 0, "failures": [{{"msg": "{one}"}}, {{"msg": "{other}"}}]}}]"#
+            )
+        };
+        let of = |raw: &str| {
+            let report = StepReport {
+                raw: raw.to_owned(),
+                ..report(&log("x", "same"), true)
+            };
+            let found = findings(ReportFormat::Conftest, &report).unwrap();
+            [found[0].identity(), found[1].identity()]
+        };
+        let (one, other) = (of(&log("a", "same")), of(&log("b", "same")));
+        assert_ne!(one[0], other[0]);
+        assert_eq!(one[1], other[1]);
     }
 }

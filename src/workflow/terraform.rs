@@ -220,7 +220,7 @@ impl Terraform {
             plan_output,
             shown,
             tool,
-            workflow: place.workflow.fingerprint(),
+            workflow: place.workflow.fingerprint(place.policies.is_some()),
             modules,
             policies,
         })
@@ -400,6 +400,7 @@ impl Terraform {
             files: RunFiles::within(scratch.dir()),
             workflow: (*place.workflow != *Workflow::builtin())
                 .then_some(place.workflow.name.as_str()),
+            home: None,
             set: BTreeMap::new(),
             touched: false,
             has_named_config: setup.environment.get(CONFIG_FILE).is_some(),

@@ -12,6 +12,7 @@ use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::PolicyEvaluation;
+use super::files::{PolicyFile, read_rego};
 use crate::model::Sha256Digest;
 
 /// Text in place of the path of the plan.
@@ -217,20 +218,22 @@ const DATA_OPTIONS: [&str; 2] = ["-d", "--data"];
 /// Returns the absolute paths of policies and data among arguments of the configuration. Values with variables are left out: a
 /// step can set a variable to text of the pull request.
 pub(in crate::workflow) fn named_paths(words: &[String]) -> Vec<PathBuf> {
-    [POLICY_OPTIONS, DATA_OPTIONS]
-        .iter()
-        .flat_map(|options| values_of(words, options))
+    let mut paths = policy_paths(words);
+    paths.extend(absolute(values_of(words, &DATA_OPTIONS)));
+    paths
+}
+
+/// Returns the absolute paths of policies among arguments of the configuration, without variables.
+fn policy_paths(words: &[String]) -> Vec<PathBuf> {
+    absolute(values_of(words, &POLICY_OPTIONS))
+}
+
+fn absolute(values: Vec<&str>) -> Vec<PathBuf> {
+    values
+        .into_iter()
         .filter(|value| !value.contains('$'))
         .map(PathBuf::from)
         .filter(|path| path.is_absolute() && path != Path::new("/"))
-        .collect()
-}
-
-/// Returns the paths of policies among arguments for conftest.
-pub(in crate::workflow) fn policy_paths(words: &[String]) -> Vec<PathBuf> {
-    values_of(words, &POLICY_OPTIONS)
-        .into_iter()
-        .map(|value| PathBuf::from(value.strip_prefix("file://").unwrap_or(value)))
         .collect()
 }
 
@@ -252,6 +255,43 @@ fn values_of<'w>(words: &'w [String], options: &[&str]) -> Vec<&'w str> {
         all.extend(values.split(',').filter(|value| !value.is_empty()));
     }
     all
+}
+
+/// Checks that conftest knows all rules of these files. It ignores rules `require_approval`, and the plan would pass without
+/// them.
+pub(in crate::workflow) fn check_rules(files: &[PolicyFile]) -> Result<(), String> {
+    for file in files.iter().filter(|file| file.is_rego()) {
+        let text = String::from_utf8_lossy(&file.content);
+        if let Some(rule) = conftest::ignored_rule(&text) {
+            return Err(format!(
+                "`{}` has a rule `{rule}`, which conftest ignores. An administrator must write `engine: embedded` for the \
+                 set, or replace the rule by a `violation` with the key `require_approval`",
+                file.path
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the rules of all policies that arguments of the administrator name by absolute paths.
+pub(in crate::workflow) async fn check_named_rules(words: &[String]) -> Result<(), String> {
+    let paths = policy_paths(words);
+    let checking = move || {
+        for path in paths {
+            let files = read_rego(&path).map_err(|error| {
+                format!(
+                    "the policies in {}, which the arguments of the step `policy_check` name, cannot be read: {error}. An \
+                     administrator must correct the workflow",
+                    path.display()
+                )
+            })?;
+            check_rules(&files)?;
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(checking)
+        .await
+        .unwrap_or_else(|error| Err(format!("the policies cannot be read: {error}. Plan again")))
 }
 
 /// Returns true if warnings count as violations.
@@ -379,8 +419,30 @@ mod tests {
 
     #[test]
     fn policies_are_searched_wherever_arguments_name_them() {
-        let words = words(&["-p /a,file:///b --policy=c -d /d --output -p/e --policy".to_owned()]);
-        let expected = ["/a", "/b", "c", "/e"].map(PathBuf::from);
+        let words = words(&["-p /a,/b --policy=c,/$D -d /d --output -p/e --policy".to_owned()]);
+        let expected = ["/a", "/b", "/e"].map(PathBuf::from);
         assert_eq!(policy_paths(&words), expected);
+    }
+
+    #[tokio::test]
+    async fn rules_that_conftest_ignores_are_found_in_policies_of_the_arguments() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("more/.hidden")).unwrap();
+        let file = dir.path().join("more/.hidden/a.rego");
+        std::fs::write(&file, "package main\ndeny contains 1 if { false }").unwrap();
+        let check = async |option: &str, below: &str| {
+            let path = dir.path().join(below).display().to_string();
+            check_named_rules(&[option.to_owned(), path]).await
+        };
+        assert_eq!(check("-p", "more").await, Ok(()));
+        let text = "package main\nrequire_approval contains 1 if { true }";
+        std::fs::write(&file, text).unwrap();
+        for (option, below) in [("-p", "more"), ("--policy", "more/.hidden"), ("-p", "")] {
+            let error = check(option, below).await.unwrap_err();
+            assert!(error.contains("which conftest ignores"), "{error}");
+        }
+        assert_eq!(check("-d", "more").await, Ok(()));
+        let error = check("-p", "absent").await.unwrap_err();
+        assert!(error.contains("cannot be read"), "{error}");
     }
 }

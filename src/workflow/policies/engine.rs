@@ -4,20 +4,33 @@
 //! The child has no environment, and limits its memory, its time and its output. If it ends without an answer, the set is
 //! not evaluated (P6).
 
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use lockkeeper_policy::embedded::{EvalAnswer, EvalLimits, EvalRequest, RegoFile};
 use lockkeeper_policy::findings::PolicyFinding;
 use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::process::{CallOutput, Cmd, ProcessError};
-use crate::workflow::steps::Exec;
+use crate::workflow::steps::{Deadline, Exec};
 
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 /// Time beyond that of the evaluation, in which the child reads the plan and ends.
 const MARGIN: Duration = Duration::from_secs(30);
+/// Maximum number of children at once, if the machine has as many processors. Each may need gigabytes of memory.
+const MAX_CHILDREN: usize = 4;
+
+/// Permits of the children.
+static CHILDREN: LazyLock<Semaphore> = LazyLock::new(|| {
+    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+    Semaphore::new(processors.min(MAX_CHILDREN))
+});
 
 /// Policies with everything that they are evaluated on.
 pub(in crate::workflow) struct EngineRequest {
@@ -35,13 +48,45 @@ pub(in crate::workflow) async fn evaluate(
     exec: &Exec<'_>,
     request: &EngineRequest,
 ) -> Result<Vec<PolicyFinding>, String> {
-    let limits = EvalLimits::default();
+    let exe = &exec.supervisor.exe;
+    let evaluating = in_turn(&CHILDREN, exec.deadline, |limits| {
+        evaluate_within(exe, request, limits)
+    });
     tokio::select! {
-        found = evaluate_within(&exec.supervisor.exe, request, limits) => found,
+        found = evaluating => found,
         () = exec.stop.cancelled() => {
             Err("the run was stopped before the policies were evaluated. Plan again".to_owned())
         }
     }
+}
+
+/// Evaluates policies as soon as there is a permit, within the time that is left for the run.
+async fn in_turn<F>(
+    permits: &Semaphore,
+    deadline: Deadline,
+    evaluate: impl FnOnce(EvalLimits) -> F,
+) -> Result<Vec<PolicyFinding>, String>
+where
+    F: Future<Output = Result<Vec<PolicyFinding>, String>>,
+{
+    let evaluating = async {
+        let _permit = permits
+            .acquire()
+            .await
+            .expect("nobody closes the semaphore");
+        let limits = EvalLimits::default();
+        let time = limits.time.min(deadline.left());
+        evaluate(EvalLimits { time, ..limits }).await
+    };
+    timeout(deadline.left(), evaluating)
+        .await
+        .unwrap_or_else(|_| {
+            Err(
+                "the time limit of the run (`--run-timeout`) ended before the policies were evaluated. Plan again, or ask an \
+                 administrator for more time"
+                    .to_owned(),
+            )
+        })
 }
 
 /// Evaluates policies with the program `exe`. Dropping the future ends the child.
@@ -137,6 +182,8 @@ fn findings(output: &CallOutput, limits: EvalLimits) -> Result<Vec<PolicyFinding
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use lockkeeper_policy::findings::FindingLevel;
 
     use super::*;
@@ -197,6 +244,38 @@ mod tests {
         let mut cut = output(Some(0), &none, "");
         cut.stdout.truncated = true;
         assert!(findings(&cut, limits).unwrap_err().contains("32 MiB"));
+    }
+
+    #[tokio::test]
+    async fn an_evaluation_waits_for_its_turn_and_ends_with_the_run() {
+        let permits = Semaphore::new(1);
+        let limits_of = |deadline| {
+            let permits = &permits;
+            async move {
+                let mut seen = None;
+                let evaluating = in_turn(permits, deadline, |limits| {
+                    seen = Some(limits);
+                    ready(Ok(Vec::new()))
+                });
+                let found = evaluating.await;
+                (found, seen)
+            }
+        };
+        let day = Duration::from_hours(24);
+        let (found, limits) = limits_of(Deadline::after(day)).await;
+        assert_eq!(
+            (found, limits),
+            (Ok(Vec::new()), Some(EvalLimits::default()))
+        );
+        let short = EvalLimits::default().time / 2;
+        let (_, limits) = limits_of(Deadline::after(short)).await;
+        assert!(limits.unwrap().time <= short);
+        // Another evaluation has the only permit.
+        let permit = permits.acquire().await.unwrap();
+        let (found, limits) = limits_of(Deadline::after(Duration::ZERO)).await;
+        assert!(found.unwrap_err().contains("`--run-timeout`"));
+        assert_eq!(limits, None);
+        drop(permit);
     }
 
     #[tokio::test]

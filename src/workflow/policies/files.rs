@@ -18,6 +18,9 @@ pub(super) const LIMITS: FileLimits = FileLimits {
 /// Maximum depth of directories.
 const DEEPEST: usize = 20;
 
+/// Maximum number of files and directories that are searched for Rego.
+const SEARCHED: usize = 100_000;
+
 /// Policies of one set.
 pub(in crate::workflow) enum PolicyFiles {
     /// A directory or file of the server, which was checked, and which conftest reads itself.
@@ -37,9 +40,7 @@ pub(in crate::workflow) struct PolicyFile {
 impl PolicyFile {
     /// Returns true for a file with policies in Rego.
     pub fn is_rego(&self) -> bool {
-        Path::new(&self.path)
-            .extension()
-            .is_some_and(|end| end == "rego")
+        is_rego(Path::new(&self.path))
     }
 }
 
@@ -59,17 +60,21 @@ pub(super) fn digest(files: &[PolicyFile]) -> Sha256Digest {
 /// Reads the files of a directory of the server, or one file. Links are followed, because the administrator made them.
 /// Hidden files are left out: the directories of a mounted `ConfigMap` have each file a second time below a hidden name.
 pub(super) fn read_local(top: &Path) -> Result<Vec<PolicyFile>> {
-    let mut reading = LocalReading::default();
-    if fs::metadata(top)?.is_dir() {
-        reading.dir(top, "", 0)?;
-    } else {
-        let name = top.file_name().unwrap_or_default().to_string_lossy();
-        reading.file(top, name.into_owned())?;
-    }
-    reading
-        .files
-        .sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    Ok(reading.files)
+    LocalReading::default().of(top)
+}
+
+/// Reads the files with Rego that conftest loads from a directory of the server, or one file. Hidden files are among them.
+pub(in crate::workflow) fn read_rego(top: &Path) -> Result<Vec<PolicyFile>> {
+    let search = LocalReading {
+        is_search: true,
+        ..LocalReading::default()
+    };
+    search.of(top)
+}
+
+fn is_rego(path: &Path) -> bool {
+    let is_ending = path.extension().is_some_and(|end| end == "rego");
+    is_ending || path.file_name().is_some_and(|name| name == ".rego")
 }
 
 /// Files that were read so far.
@@ -78,9 +83,27 @@ struct LocalReading {
     files: Vec<PolicyFile>,
     entries: usize,
     bytes: u64,
+    /// True if only files with Rego are read, but hidden ones as well.
+    is_search: bool,
 }
 
 impl LocalReading {
+    fn of(mut self, top: &Path) -> Result<Vec<PolicyFile>> {
+        let meta = fs::metadata(top)?;
+        if meta.is_dir() {
+            self.dir(top, "", 0)?;
+        } else if meta.is_file() {
+            let name = top.file_name().unwrap_or_default().to_string_lossy();
+            self.file(top, name.into_owned())?;
+        } else {
+            let what = "it is neither a directory nor a regular file";
+            return Err(Error::new(ErrorKind::InvalidInput, what));
+        }
+        self.files
+            .sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        Ok(self.files)
+    }
+
     fn dir(&mut self, dir: &Path, prefix: &str, depth: usize) -> Result<()> {
         if depth > DEEPEST {
             return Err(too_much(format!(
@@ -88,13 +111,17 @@ impl LocalReading {
                 dir.display()
             )));
         }
+        let most = if self.is_search {
+            SEARCHED
+        } else {
+            LIMITS.entries
+        };
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             self.entries += 1;
-            if self.entries > LIMITS.entries {
+            if self.entries > most {
                 return Err(too_much(format!(
-                    "it has more than {} files and directories",
-                    LIMITS.entries
+                    "it has more than {most} files and directories"
                 )));
             }
             let name = entry.file_name();
@@ -102,14 +129,18 @@ impl LocalReading {
                 let what = format!("the name of {} is not UTF-8", entry.path().display());
                 Error::new(ErrorKind::InvalidData, what)
             })?;
-            if name.starts_with('.') {
+            if name.starts_with('.') && !self.is_search {
                 continue;
             }
             let (path, shown) = (entry.path(), format!("{prefix}{name}"));
-            let meta = fs::metadata(&path)?;
+            let meta = match fs::metadata(&path) {
+                // A link to nothing, such as the mark of an editor, has no rules.
+                Err(error) if self.is_search && error.kind() == ErrorKind::NotFound => continue,
+                meta => meta?,
+            };
             if meta.is_dir() {
                 self.dir(&path, &format!("{shown}/"), depth + 1)?;
-            } else if meta.is_file() {
+            } else if meta.is_file() && (is_rego(&path) || !self.is_search) {
                 self.file(&path, shown)?;
             }
         }
@@ -193,6 +224,18 @@ mod tests {
         symlink("..data/main.rego", top.join("main.rego")).unwrap();
         let files = read_local(&top).unwrap();
         assert_eq!(paths(&files), ["aws/s3.rego", "main.rego"]);
+        fs::write(top.join(".hidden.rego"), "package main").unwrap();
+        fs::write(top.join("README.md"), "text").unwrap();
+        symlink("absent", top.join(".#lock.rego")).unwrap();
+        assert_eq!(
+            paths(&read_rego(&top).unwrap()),
+            [
+                "..data/main.rego",
+                ".hidden.rego",
+                "aws/s3.rego",
+                "main.rego"
+            ]
+        );
         let one = read_local(&top.join("aws/s3.rego")).unwrap();
         assert_eq!(paths(&one), ["s3.rego"]);
         assert!(read_local(&top.join("absent")).is_err());

@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockkeeper_policy::conftest;
 use lockkeeper_policy::sets::{PolicyEngine, PolicySet, PolicySource, WaiverFile};
 use lockkeeper_policy::waivers::{self, Waiver};
 use lockkeeper_registry::git_archive::ArchivedFile;
 use lockkeeper_registry::tree::TreeMode;
 
-use super::files::{LIMITS, PolicyFile, PolicyFiles, digest, read_local};
-use super::{PolicySources, ReadFiles, ReadyPolicies};
+use super::files::{LIMITS, PolicyFile, PolicyFiles, digest, read_local, read_rego};
+use super::{PolicySources, ReadFiles, ReadyPolicies, conftest};
 use crate::errors::describe_error;
 use crate::git::{CommitSnapshot, RefName, Remote, SnapshotError};
 use crate::model::{BranchName, CommitSha, RepoId, RepoPath};
@@ -46,15 +45,24 @@ enum SourceError {
 }
 
 impl Checkouts {
-    /// Reads the policies and waivers of sets, for a pull request of this repository.
-    pub async fn policy_sources(&self, repo: &RepoId, sets: &[Arc<PolicySet>]) -> PolicySources {
+    /// Reads the policies and waivers of sets, for a pull request of this repository. `own_branch` is the branch that the
+    /// pull request comes from, if it is in this repository: its author can change everything on it.
+    pub async fn policy_sources(
+        &self,
+        repo: &RepoId,
+        own_branch: Option<&BranchName>,
+        sets: &[Arc<PolicySet>],
+    ) -> PolicySources {
         let (mut commits, mut sources) = (TrustedCommits::new(), PolicySources::new());
         for set in sets {
             let waivers = match &set.waivers {
-                Some(file) => self.waivers(repo, file, &mut commits).await,
+                Some(file) => match trusted_branch(&file.branch, own_branch) {
+                    Ok(branch) => self.waivers(repo, (&branch, file), &mut commits).await,
+                    Err(why) => Err(why),
+                },
                 None => Ok(Vec::new()),
             };
-            let read = self.policy_files(repo, set, &mut commits).await;
+            let read = self.policy_files(repo, own_branch, set, &mut commits).await;
             let ready = ReadyPolicies { read, waivers };
             sources.insert(set.name.clone(), Arc::new(ready));
         }
@@ -64,6 +72,7 @@ impl Checkouts {
     async fn policy_files(
         &self,
         repo: &RepoId,
+        own_branch: Option<&BranchName>,
         set: &PolicySet,
         commits: &mut TrustedCommits,
     ) -> Result<ReadFiles, String> {
@@ -82,7 +91,7 @@ impl Checkouts {
                  a branch of the repository"
             )),
             PolicySource::Branch { branch, path } => {
-                let name = BranchName::new(branch).map_err(|error| error.to_string())?;
+                let name = trusted_branch(branch, own_branch)?;
                 let revision = Revision::Ref(RefName::branch(&name));
                 let commit = self.trusted_commit(repo, revision, commits).await?;
                 let files = files_of(&commit, path).await?;
@@ -118,12 +127,11 @@ impl Checkouts {
     async fn waivers(
         &self,
         repo: &RepoId,
-        file: &WaiverFile,
+        (branch, file): (&BranchName, &WaiverFile),
         commits: &mut TrustedCommits,
     ) -> Result<Vec<Waiver>, String> {
-        let (branch, path) = (&file.branch, &file.path);
-        let name = BranchName::new(branch).map_err(|error| error.to_string())?;
-        let revision = Revision::Ref(RefName::branch(&name));
+        let path = &file.path;
+        let revision = Revision::Ref(RefName::branch(branch));
         let commit = self.trusted_commit(repo, revision, commits).await?;
         let bytes = commit.read(path, MAX_WAIVERS).await;
         let bytes = bytes.map_err(|error| describe_error(&error))?;
@@ -198,6 +206,18 @@ impl Checkouts {
     }
 }
 
+/// Returns the branch that policies or waivers are read from, unless it is the branch of the pull request itself.
+fn trusted_branch(name: &str, own_branch: Option<&BranchName>) -> Result<BranchName, String> {
+    let branch = BranchName::new(name).map_err(|error| error.to_string())?;
+    if own_branch == Some(&branch) {
+        return Err(format!(
+            "the pull request comes from the branch `{branch}`, so its author could change them there. Open the pull request \
+             from another branch"
+        ));
+    }
+    Ok(branch)
+}
+
 fn fetched(files: Vec<PolicyFile>, origin: String) -> ReadFiles {
     ReadFiles {
         content: Some(digest(&files)),
@@ -206,38 +226,34 @@ fn fetched(files: Vec<PolicyFile>, origin: String) -> ReadFiles {
     }
 }
 
-/// Checks that the engine knows all rules. conftest ignores rules `require_approval`, and the plan would pass without them.
+/// Checks that the engine knows all rules.
 fn check_rules(engine: PolicyEngine, files: &[PolicyFile]) -> Result<(), String> {
     match engine {
-        PolicyEngine::Conftest => {}
-        PolicyEngine::Embedded | PolicyEngine::Steps(_) => return Ok(()),
+        PolicyEngine::Conftest => conftest::check_rules(files),
+        PolicyEngine::Embedded | PolicyEngine::Steps(_) => Ok(()),
     }
-    for file in files.iter().filter(|file| file.is_rego()) {
-        let text = String::from_utf8_lossy(&file.content);
-        if let Some(rule) = conftest::ignored_rule(&text) {
-            return Err(format!(
-                "`{}` has a rule `{rule}`, which conftest ignores. An administrator must write `engine: embedded` for the \
-                 set, or replace the rule by a `violation` with the key `require_approval`",
-                file.path
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Reads a directory or file of the server.
 async fn local(engine: PolicyEngine, path: &Path) -> Result<ReadFiles, String> {
     let origin = path.display().to_string();
     let top = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read_local(&top)).await;
+    let reading = move || -> std::io::Result<(Vec<PolicyFile>, Vec<PolicyFile>)> {
+        let searched = match engine {
+            PolicyEngine::Conftest => read_rego(&top)?,
+            PolicyEngine::Embedded | PolicyEngine::Steps(_) => Vec::new(),
+        };
+        Ok((read_local(&top)?, searched))
+    };
+    let read = tokio::task::spawn_blocking(reading).await;
     let read = read.map_err(std::io::Error::other).and_then(|read| read);
-    let files = read.map_err(|error| {
+    let (files, searched) = read.map_err(|error| {
         format!(
             "the policies in {origin} cannot be read: {error}. An administrator must create the directory or correct \
              the policy set"
         )
     })?;
-    check_rules(engine, &files)?;
+    check_rules(engine, &searched)?;
     match engine {
         PolicyEngine::Conftest => Ok(ReadFiles {
             files: PolicyFiles::Here(path.to_owned()),
@@ -333,6 +349,16 @@ mod tests {
         }
         let root = policy_file(archived("a.rego", TreeMode::File), &RepoPath::root());
         assert_eq!(root.unwrap().path, "a.rego");
+    }
+
+    #[test]
+    fn the_branch_of_the_pull_request_is_not_trusted() {
+        let branch = |name: &str| BranchName::new(name).unwrap();
+        let own = branch("develop");
+        assert_eq!(trusted_branch("main", Some(&own)), Ok(branch("main")));
+        assert_eq!(trusted_branch("develop", None), Ok(own.clone()));
+        let error = trusted_branch("develop", Some(&own)).unwrap_err();
+        assert!(error.contains("comes from the branch `develop`"), "{error}");
     }
 
     #[tokio::test]

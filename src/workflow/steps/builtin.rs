@@ -403,6 +403,21 @@ impl Steps<'_> {
             .map(|_| String::new())
     }
 
+    /// Writes the plan as JSON into a file that no program of the run has open, at most `limit` bytes of it.
+    pub(super) async fn show_into(
+        &self,
+        extra: Vec<OsString>,
+        name: StepName,
+        (file, limit): (&Path, u64),
+    ) -> Result<(), StepError> {
+        self.plan_is_there(name.clone())?;
+        let args = argv::show(&self.files.plan, extra);
+        let shown = self.shown(&args);
+        self.exec
+            .save(self.command(args), name, &shown, file, limit)
+            .await
+    }
+
     async fn apply(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
         self.tool_reports(
@@ -534,7 +549,7 @@ pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {
 }
 
 /// Removes a file. Succeeds if the file does not exist.
-fn remove(file: &Path) -> std::io::Result<()> {
+pub(super) fn remove(file: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -35,7 +35,8 @@ impl Deadline {
         }
     }
 
-    fn left(self) -> Duration {
+    /// Returns the time until then.
+    pub fn left(self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Steps<'a> {
     pub files: RunFiles,
     /// Name of the workflow in messages; `None` for the built-in one.
     pub workflow: Option<&'a str>,
+    /// Home directory of commands, if it is not the one of the environment.
+    pub home: Option<PathBuf>,
     /// Variables that `env` and `multienv` have set.
     pub set: BTreeMap<OsString, OsString>,
     /// True if the state may have changed: a step ran that changes it, or one with unknown effects.

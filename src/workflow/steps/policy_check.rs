@@ -6,15 +6,18 @@
 //!   let a pull request choose other policies.
 //! - *Conftest gets no variables.* Policies can print and send their environment. Variables and the home directory of the run
 //!   can come from the pull request, and would configure conftest and its plugins.
-//! - *Policies and facts are in a directory that runs only read*, because programs of the pull request ran before. With a
-//!   user of runs or a sandbox, nothing in it can be changed.
+//! - *Policies, facts and the plan as JSON are in a directory that runs only read*, because programs of the pull request ran
+//!   before. With a user of runs or a sandbox, nothing in it can be changed. `$SHOWFILE` is a copy for steps.
+//! - *Commands get an empty home directory* after each program of the pull request. In the usual one, a plan could leave a
+//!   configuration that switches the checks off.
 //! - *Nothing is skipped.* Each set gets a verdict. A stage that fails, or that evaluates less than it should, leaves verdicts
 //!   that say so.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_policy::embedded::RegoFile;
@@ -25,13 +28,13 @@ use semver::Version;
 use tempfile::TempDir;
 
 use super::Steps;
-use super::builtin::failed;
+use super::builtin::{failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::exec::EndedProgram;
 use super::filters::filtered;
 use crate::config::workflow::{Builtin, OutputFilter, RunStep, Step, Workflow, WorkflowOrigin};
 use crate::errors::describe_error;
-use crate::model::RunUser;
+use crate::model::{RunUser, Sha256Digest};
 use crate::process::Cmd;
 use crate::render::plan_output::clean;
 use crate::workflow::policies::conftest::{self, ConftestRun, MAX_REPORT, REDACTED};
@@ -45,6 +48,9 @@ use crate::workflow::{FoundConftest, scratch};
 /// Maximum number of bytes of a plan as JSON that this program evaluates itself.
 const MAX_INPUT: u64 = 64 << 20;
 
+/// Maximum number of bytes of a plan as JSON that is kept for policies and steps.
+const MAX_SHOWN: u64 = 512 << 20;
+
 /// Maximum number of lines of a report on the page of the run.
 const MAX_LINES: usize = 2_000;
 
@@ -54,8 +60,10 @@ const NOT_RUN: [i32; 2] = [126, 127];
 /// State of the stage.
 struct PolicyCheck<'w> {
     work: &'w PolicyWork,
-    /// Directory with policies and facts.
+    /// Directory with policies, facts and the plan as JSON.
     dir: TempDir,
+    /// Plan as JSON in that directory; an error says why there is none, and `None` that nobody has looked yet.
+    plan: Option<Result<PathBuf, String>>,
     /// Directory of the server that contains it.
     top: PathBuf,
     /// Purposes of the steps.
@@ -78,6 +86,8 @@ struct ConftestArgs {
     fails_on_warnings: bool,
     /// Paths that conftest may read.
     paths: Vec<PathBuf>,
+    /// Reason why policies of the arguments cannot be used.
+    problem: Result<(), String>,
 }
 
 impl Steps<'_> {
@@ -139,9 +149,29 @@ impl Steps<'_> {
         check: &mut PolicyCheck<'_>,
         stage: &[Step],
     ) -> Result<(), StepError> {
+        // Programs of the pull request may have left these while the plan was made.
+        for file in [&self.files.show, &self.files.policies] {
+            let disk = |error| StepError::not_begun("policy_check", StepFailure::Disk(error));
+            remove(file).map_err(disk)?;
+        }
         for (at, step) in stage.iter().enumerate() {
             let name = self.name(step, at + 1);
             match step {
+                Step::Run(_) | Step::Env(_) | Step::Multienv(_) => self
+                    .enter_home()
+                    .map_err(|error| failed(name.clone(), StepFailure::Disk(error)))?,
+                Step::Builtin {
+                    step: Builtin::PolicyCheck,
+                    ..
+                } => {}
+                // It can run programs of the pull request.
+                Step::Builtin { .. } => self.home = None,
+            }
+            match step {
+                Step::Builtin {
+                    step: Builtin::Show,
+                    extra_args,
+                } => self.show_privately(check, extra_args, name).await?,
                 Step::Builtin {
                     step: Builtin::PolicyCheck,
                     extra_args,
@@ -173,6 +203,56 @@ impl Steps<'_> {
         Ok(())
     }
 
+    /// Gives commands an empty home directory, unless they have one already. It is in the directory of the run, so that the run
+    /// owns it.
+    fn enter_home(&mut self) -> io::Result<()> {
+        if self.home.is_none() {
+            let dir = tempfile::Builder::new()
+                .prefix("home-")
+                .tempdir_in(self.exec.place.scratch)?;
+            self.home = Some(dir.keep());
+        }
+        Ok(())
+    }
+
+    /// Runs `show`, and keeps its output where no program of the run can change it. Steps get a copy.
+    async fn show_privately(
+        &self,
+        check: &mut PolicyCheck<'_>,
+        extra: &[String],
+        name: StepName,
+    ) -> Result<(), StepError> {
+        let file = check.dir.path().join(PLAN);
+        let extra = self.expanded(extra);
+        let to = (&*file, MAX_SHOWN + 1);
+        self.show_into(extra, name.clone(), to).await?;
+        copy(file.clone(), self.files.show.clone())
+            .await
+            .map_err(|error| failed(name, StepFailure::Disk(error)))?;
+        check.plan = Some(Ok(file));
+        Ok(())
+    }
+
+    /// Returns the plan as JSON, which no program of the run can change any more: the output of the step `show`, or a copy of
+    /// the file that another step has written. The error says why there is none.
+    async fn private_plan(&self, check: &mut PolicyCheck<'_>) -> Result<PathBuf, String> {
+        if let Some(known) = &check.plan {
+            return known.clone();
+        }
+        let file = check.dir.path().join(PLAN);
+        let plan = match check_plan(&self.files.show) {
+            Ok(()) => copy(self.files.show.clone(), file.clone())
+                .await
+                .map(|()| file)
+                .map_err(|error| {
+                    format!("the plan as JSON cannot be read: {error}. Correct the workflow, or split the project")
+                }),
+            Err(why) => Err(why),
+        };
+        check.plan = Some(plan.clone());
+        plan
+    }
+
     /// Evaluates all sets that no step evaluates, and writes the file of results.
     async fn evaluate_sets(
         &self,
@@ -189,6 +269,11 @@ impl Steps<'_> {
             } else {
                 Vec::new()
             },
+            problem: if check.trusts_arguments {
+                conftest::check_named_rules(&words).await
+            } else {
+                Ok(())
+            },
         };
         let work = check.work;
         for (number, set) in work.sets.iter().enumerate() {
@@ -198,7 +283,7 @@ impl Steps<'_> {
             let evaluated = match set.0.engine {
                 PolicyEngine::Steps(_) => continue,
                 PolicyEngine::Conftest => self.with_conftest(check, (number, &set.0), &args).await,
-                PolicyEngine::Embedded => self.with_engine(work, &set.0).await,
+                PolicyEngine::Embedded => self.with_engine(check, &set.0).await,
             };
             let evaluated = evaluated.unwrap_or_else(|why| PolicyEvaluation::missing(why, ""));
             self.say_lines(&evaluated.output).await;
@@ -222,8 +307,9 @@ impl Steps<'_> {
     ) -> Result<PolicyEvaluation, String> {
         let work = check.work;
         let read = work.policies_of(set)?;
+        args.problem.clone()?;
         let facts = work.facts.as_ref().map_err(Clone::clone)?;
-        check_plan(&self.files.show)?;
+        let plan = self.private_plan(check).await?;
         let found = self.conftest_program(check).await?;
         let user = self.exec.sandbox.user();
         let policies = check.write(number, read, facts, user);
@@ -241,7 +327,7 @@ impl Steps<'_> {
             .args(&args.args)
             .args(["--output", "json", "--data"])
             .arg(dir.join(FACTS))
-            .operands([&self.files.show])
+            .operands([&plan])
             .dir(dir)
             .env("PATH", self.environment.path())
             .env("HOME", dir);
@@ -254,6 +340,7 @@ impl Steps<'_> {
             .exec
             .save(cmd, name, &shown, &self.files.captured, MAX_REPORT + 1)
             .await;
+        let redacted = |text: &str| self.redacted(&plan, text);
         let report = self.captured().await.map_err(|error| {
             format!("the report of conftest cannot be read: {error}. Let the policies report less, then plan again")
         })?;
@@ -269,13 +356,13 @@ impl Steps<'_> {
                     "{}. Plan again, or ask an administrator",
                     describe_error(&error)
                 );
-                return Ok(PolicyEvaluation::missing(why, self.redacted(&error.output)));
+                return Ok(PolicyEvaluation::missing(why, redacted(&error.output)));
             }
         };
         Ok(conftest::evaluated(&ConftestRun {
             code,
-            report: &self.redacted(&report),
-            errors: &self.redacted(&errors),
+            report: &redacted(&report),
+            errors: &redacted(&errors),
             fails_on_warnings: args.fails_on_warnings,
         }))
     }
@@ -312,10 +399,11 @@ impl Steps<'_> {
     /// Evaluates a set with the engine of this program. The error says why it cannot be evaluated.
     async fn with_engine(
         &self,
-        work: &PolicyWork,
+        check: &mut PolicyCheck<'_>,
         set: &PolicySet,
     ) -> Result<PolicyEvaluation, String> {
-        let request = engine_request(work, set, &self.files.show).await?;
+        let plan = self.private_plan(check).await?;
+        let request = engine_request(check.work, set, &plan).await?;
         let found = engine::evaluate(&self.exec, &request).await?;
         Ok(PolicyEvaluation {
             output: conftest::text_of(&found),
@@ -332,6 +420,7 @@ impl Steps<'_> {
     ) -> Result<StepReport, StepError> {
         self.touched = true;
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
+        let mut unclean = None;
         let (raw, succeeded, is_cut) = match format {
             ReportFormat::Text => {
                 let EndedProgram { kept, failure, .. } = self.exec.run_to_end(cmd, shown).await;
@@ -343,7 +432,11 @@ impl Steps<'_> {
                         output: kept.text,
                     });
                 }
-                (clean(&kept.text), succeeded, kept.is_cut)
+                let text = clean(&kept.text);
+                if text != kept.text {
+                    unclean = Some(Sha256Digest::of(kept.text.as_bytes()));
+                }
+                (text, succeeded, kept.is_cut)
             }
             ReportFormat::Conftest | ReportFormat::Sarif | ReportFormat::Junit => {
                 let file = &self.files.captured;
@@ -372,6 +465,7 @@ impl Steps<'_> {
             shown: filtered(raw.clone(), &step.output, !succeeded),
             text: filtered(raw.clone(), &but_hidden, !succeeded),
             raw,
+            unclean,
             succeeded,
             is_cut,
         })
@@ -393,9 +487,10 @@ impl Steps<'_> {
         Ok(text)
     }
 
-    /// Removes the path of the plan, which is internal.
-    fn redacted(&self, text: &str) -> String {
-        text.replace(&*self.files.show.to_string_lossy(), REDACTED)
+    /// Removes the paths of the plan, which are internal.
+    fn redacted(&self, plan: &Path, text: &str) -> String {
+        text.replace(&*plan.to_string_lossy(), REDACTED)
+            .replace(&*self.files.show.to_string_lossy(), REDACTED)
     }
 
     async fn say_lines(&self, text: &str) {
@@ -412,6 +507,8 @@ impl Steps<'_> {
 
 /// File of the facts in the directory of policies.
 const FACTS: &str = "facts.json";
+/// File of the plan as JSON in the directory of policies.
+const PLAN: &str = "plan.json";
 
 impl<'w> PolicyCheck<'w> {
     fn new(work: &'w PolicyWork, workflow: &Workflow, parent: &Path) -> io::Result<Self> {
@@ -422,6 +519,7 @@ impl<'w> PolicyCheck<'w> {
         Ok(Self {
             work,
             dir,
+            plan: None,
             top: parent.parent().unwrap_or(parent).to_owned(),
             roles: StepRoles::new(
                 &work.step_sets,
@@ -590,11 +688,29 @@ fn rego_files(read: &ReadFiles) -> Result<Vec<RegoFile>, String> {
 
 /// Puts a new file in the place of one that programs of the run may have left. No link is followed.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(file)?;
     fs::File::create_new(file)?.write_all(text.as_bytes())
+}
+
+/// Copies a file of at most [`MAX_SHOWN`] bytes to the place of another one. No link is followed.
+async fn copy(from: PathBuf, to: PathBuf) -> io::Result<()> {
+    let copying = move || {
+        let opened = scratch::open(&from)?.ok_or(io::ErrorKind::NotFound)?;
+        remove(&to)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&to)?;
+        if io::copy(&mut opened.take(MAX_SHOWN + 1), &mut file)? > MAX_SHOWN {
+            let what = format!("it has more than {} MiB", MAX_SHOWN >> 20);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(copying)
+        .await
+        .map_err(io::Error::other)?
 }
 
 /// Returns the line of a verdict for the page of the run.
@@ -716,6 +832,27 @@ mod tests {
         assert!(!file.symlink_metadata().unwrap().is_symlink());
         replace(&file, "[1]").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "[1]");
+    }
+
+    #[tokio::test]
+    async fn a_plan_is_copied_without_following_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("plan"), "{}").unwrap();
+        fs::write(at("secret"), "secret").unwrap();
+        symlink(at("secret"), at("link")).unwrap();
+        copy(at("plan"), at("link")).await.unwrap();
+        assert_eq!(fs::read_to_string(at("link")).unwrap(), "{}");
+        assert_eq!(fs::read_to_string(at("secret")).unwrap(), "secret");
+        symlink(at("secret"), at("other")).unwrap();
+        assert!(copy(at("other"), at("to")).await.is_err());
+        assert!(copy(at("absent"), at("to")).await.is_err());
+        fs::File::create_new(at("large"))
+            .unwrap()
+            .set_len(MAX_SHOWN + 1)
+            .unwrap();
+        let error = copy(at("large"), at("to")).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Steps;
 use crate::workflow::ChildEnvironment;
@@ -32,6 +32,25 @@ fn with_dirs(path: &OsStr, first: &[PathBuf]) -> OsString {
         .chain(std::env::split_paths(path))
         .filter(|dir| dir.is_absolute());
     std::env::join_paths(dirs).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns the variables that name a home directory, and the directories of configuration and data in it.
+fn of_home(home: &Path) -> [(OsString, OsString); 5] {
+    [
+        ("HOME", ""),
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_DATA_HOME", ".local/share"),
+        ("XDG_STATE_HOME", ".local/state"),
+    ]
+    .map(|(name, below)| {
+        let dir = if below.is_empty() {
+            home.to_owned()
+        } else {
+            home.join(below)
+        };
+        (name.into(), dir.into())
+    })
 }
 
 impl Steps<'_> {
@@ -91,6 +110,9 @@ impl Steps<'_> {
                 .chain(self.facts.variables())
                 .map(|(name, value)| (name.into(), value)),
         );
+        if let Some(home) = &self.home {
+            all.extend(of_home(home));
+        }
         self.add_set(&mut all);
         all
     }

@@ -80,6 +80,13 @@ pub(super) fn register(engine: &mut Engine, failure: &Failure) -> Result<(), Eva
             if let Some(at) = pattern_of(name)
                 && let Some(Value::String(pattern)) = arguments.get(at)
             {
+                if has_class_operator(pattern) {
+                    failure.note(
+                        name,
+                        "`&&`, `--`, `~~` and brackets inside of brackets of a regular expression are not supported",
+                    );
+                    return Ok(Value::Undefined);
+                }
                 let pattern = with_ascii_classes(pattern);
                 arguments[at] = Value::from(pattern);
             }
@@ -165,6 +172,51 @@ fn pattern_of(function: &str) -> Option<usize> {
         "regex.replace" => Some(1),
         _ => None,
     }
+}
+
+/// Returns true if brackets of a regular expression contain `&&`, `--`, `~~` or other brackets. They are operators here, but
+/// ordinary characters in conftest.
+fn has_class_operator(pattern: &str) -> bool {
+    let mut rest = pattern;
+    let mut is_inside = false;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        rest = match c {
+            '\\' => {
+                let mut after = after.chars();
+                after.next();
+                after.as_str()
+            }
+            '[' if is_inside => match after_named_class(after) {
+                Some(after) => after,
+                None => return true,
+            },
+            '[' => {
+                is_inside = true;
+                let first = after.strip_prefix('^').unwrap_or(after);
+                // At the beginning it is a character.
+                first.strip_prefix(']').unwrap_or(first)
+            }
+            ']' => {
+                is_inside = false;
+                after
+            }
+            '&' | '-' | '~' if is_inside && after.starts_with(c) => return true,
+            _ => after,
+        };
+    }
+    false
+}
+
+/// Returns the text after a class such as `[:alpha:]`, whose first bracket is left out.
+fn after_named_class(text: &str) -> Option<&str> {
+    const NAMES: [&str; 14] = [
+        "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+        "space", "upper", "word", "xdigit",
+    ];
+    let (name, after) = text.strip_prefix(':')?.split_once(":]")?;
+    let name = name.strip_prefix('^').unwrap_or(name);
+    NAMES.contains(&name).then_some(after)
 }
 
 /// Gives a regular expression the meaning that it has in conftest: classes such as `\d` are ASCII. Otherwise an author could
@@ -662,6 +714,44 @@ mod tests {
         ] {
             let regex = regex::Regex::new(&with_ascii_classes(pattern)).unwrap();
             assert_eq!(regex.is_match(text), is_match, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn operators_in_brackets_are_not_supported() {
+        for pattern in [
+            "[a&&b]",
+            "[a--b]",
+            "[a~~b]",
+            "[a[b]c]",
+            "[^a[b]]",
+            "[]a&&b]",
+            "[^]&&b]",
+            r"[\]&&b]",
+            "[--a]",
+            "x[[:foo:]]",
+            "[[.a.]]",
+            "[a-z][0-9&&5]",
+        ] {
+            assert!(has_class_operator(pattern), "{pattern}");
+        }
+        for pattern in [
+            "a&&b--c~~d",
+            "[a&b~-]",
+            "[-a]",
+            "[^-a]",
+            "[]a]",
+            "[^]a]",
+            r"[\[\]]",
+            r"\[a&&b\]",
+            "[[:alpha:]_]",
+            "[^[:^digit:]x]",
+            "[a]&&[b]",
+            r"\",
+            "[",
+            "",
+        ] {
+            assert!(!has_class_operator(pattern), "{pattern}");
         }
     }
 

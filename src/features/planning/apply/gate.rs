@@ -201,10 +201,12 @@ async fn approved_policies(
 }
 
 /// Returns the workflow that made the plan (P5). Readers of the plan saw the result of these steps. If a plan has no
-/// file, only the workflow ties the apply to it.
+/// file, only the workflow ties the apply to it. A plan that was not checked does not depend on the steps of the policy check;
+/// if it has to be checked now, its verdicts are missing, and the gate refuses it.
 fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, GateRefusal> {
     let workflow = work.policies(&plan.project).workflow(&plan.project);
-    if workflow.fingerprint() == plan.workflow {
+    let is_same = |is_checked| workflow.fingerprint(is_checked) == plan.workflow;
+    if is_same(true) || is_same(false) {
         return Ok(workflow);
     }
     if work.policies(&plan.project).is_unread() {

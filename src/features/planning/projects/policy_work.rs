@@ -58,8 +58,15 @@ impl Work {
             .map(|(set, _)| Arc::clone(set))
             .collect();
         if !unread.is_empty() {
-            let checkouts = &cx.ctx.checkouts;
-            let read = Box::pin(checkouts.policy_sources(&cx.pull.at.repo, &unread)).await;
+            let pull = cx.pull;
+            // An application has no branch of its own.
+            let own_branch =
+                (!pull.is_fork() && !pull.at.subject.is_application()).then_some(&pull.head_branch);
+            let reading = cx
+                .ctx
+                .checkouts
+                .policy_sources(&pull.at.repo, own_branch, &unread);
+            let read = Box::pin(reading).await;
             for (set, definition) in sets {
                 if let Some(ready) = read.get(&set.name) {
                     known.insert(definition.0.as_str().to_owned(), Arc::clone(ready));

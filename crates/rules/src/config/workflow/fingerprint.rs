@@ -9,15 +9,15 @@ impl Workflow {
     /// Every version of Lockkeeper must compute the same digest, so its input contains no text that is made for people
     /// or for programs.
     ///
-    /// The steps of the policy check produce the verdicts of a plan, so a verdict of other steps is stale. The built-in
-    /// ones add nothing, because plans of versions without policy checks stay valid.
-    pub fn fingerprint(&self) -> Sha256Digest {
+    /// The steps of the policy check produce the verdicts of a plan, so a verdict of other steps is stale. They count only if
+    /// the plan is checked (`is_checked`), and the built-in ones never: plans of versions without policy checks stay valid.
+    pub fn fingerprint(&self, is_checked: bool) -> Sha256Digest {
         let mut text = String::new();
         for (name, stage) in [("plan", &self.plan), ("apply", &self.apply)] {
             add(&mut text, &["stage", name]);
             add_stage(&mut text, stage);
         }
-        if self.policy_check != Self::builtin().policy_check {
+        if is_checked && self.policy_check != Self::builtin().policy_check {
             add(&mut text, &["stage", "policy_check"]);
             add_stage(&mut text, &self.policy_check);
         }
@@ -187,7 +187,7 @@ mod tests {
         }
         let prints: BTreeSet<String> = all
             .iter()
-            .map(|workflow| workflow.fingerprint().to_string())
+            .map(|workflow| workflow.fingerprint(true).to_string())
             .collect();
         assert_eq!(prints.len(), all.len());
     }
@@ -202,13 +202,23 @@ mod tests {
             state_rm: Stage::default(),
             ..Workflow::clone(&builtin)
         };
-        assert_eq!(Arc::new(other).fingerprint(), builtin.fingerprint());
+        let other = Arc::new(other);
+        for is_checked in [true, false] {
+            let print = builtin.fingerprint(is_checked);
+            assert_eq!(other.fingerprint(is_checked), print);
+        }
+        let with_check = Workflow {
+            policy_check: Stage::default(),
+            ..Workflow::clone(&builtin)
+        };
+        assert_eq!(with_check.fingerprint(false), builtin.fingerprint(false));
+        assert_ne!(with_check.fingerprint(true), builtin.fingerprint(true));
     }
 
     #[test]
     fn the_built_in_workflow_is_known_again_by_the_next_version() {
         insta::assert_snapshot!(
-            Workflow::builtin().fingerprint(),
+            Workflow::builtin().fingerprint(true),
             @"112258d5e0ddd0a44d7da1ec26a2d17620721c7f99b7f2558e0590f24d65f7db"
         );
     }

@@ -139,6 +139,17 @@ async fn a_sticky_approval_counts_as_long_as_the_violations_are_the_same(backend
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     let kept = "1 violation, approved by `bob`";
     tells(&mut bot, pull, "alice", "lockkeeper plan", kept).await;
+    // People cannot see the character, but this is another bucket.
+    set(
+        dir.path(),
+        "basics",
+        "# fake: deny the buck\u{34f}et is public",
+        &json!({}),
+    );
+    let other = "1 violation, 0 of 1 approval";
+    tells(&mut bot, pull, "alice", "lockkeeper plan", other).await;
+    set(dir.path(), "basics", PUBLIC, &json!({}));
+    tells(&mut bot, pull, "alice", "lockkeeper plan", kept).await;
     let more = format!("{PUBLIC}\n# fake: deny the bucket has no name");
     set(dir.path(), "basics", &more, &json!({}));
     let lost = "2 violations, 0 of 1 approval";

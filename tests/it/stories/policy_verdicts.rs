@@ -1,6 +1,8 @@
 //! Stories about the verdicts that a plan gets from its policy sets: by conftest, by steps of the workflow, and with policies
 //! from a branch. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
 
+use std::path::Path;
+
 use lockkeeper::emulator::NewPull;
 use lockkeeper::model::{PullNumber, PullRef, Subject};
 use lockkeeper::queue::Tick;
@@ -18,6 +20,8 @@ story!(
     a_step_reports_about_the_set_that_it_names,
     a_plan_is_cancelled_while_conftest_works,
     a_stage_that_fails_evaluates_nothing,
+    a_plan_as_json_that_was_there_before_the_stage_does_not_count,
+    a_step_cannot_change_the_plan_that_policies_see,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -184,6 +188,7 @@ async fn policies_of_a_branch_are_never_those_of_the_pull_request(backend: Backe
         {"name": "one file", "source": "branch", "branch": "main", "path": "policies/main.rego"},
         {"name": "no directory", "source": "branch", "branch": "main", "path": "rules"},
         {"name": "no branch", "source": "branch", "branch": "stable", "path": "policies"},
+        {"name": "own branch", "source": "branch", "branch": "wider", "path": "policies"},
         {"name": "no repository", "source": "repository", "repository": "github.test/acme/gone", "ref": "v1",
          "path": "policies"},
     ]}});
@@ -195,6 +200,7 @@ async fn policies_of_a_branch_are_never_those_of_the_pull_request(backend: Backe
             "one file: failed: a rule of the branch".to_owned(),
             "no directory: not evaluated: the commit".to_owned(),
             "no branch: not evaluated: the policies cannot be fetched".to_owned(),
+            "own branch: not evaluated: the pull request comes from the branch `wider`".to_owned(),
             "no repository: not evaluated: the policies cannot be fetched".to_owned(),
         ],
     );
@@ -359,4 +365,63 @@ async fn a_stage_that_fails_evaluates_nothing(backend: Backend) {
         &[format!("text: {why}"), format!("missing tool: {why}")],
     );
     is_never_applied(bot, pull).await;
+}
+
+/// Returns a configuration with these stages, a set for conftest that passes, and one for a step that names it.
+fn with_stages(dir: &Path, plan: &Value, check: &Value) -> Value {
+    std::fs::write(dir.join("main.rego"), "package main\n").unwrap();
+    json!({
+        "repos": [{"id": "/.*/", "workflow": "custom"}],
+        "workflows": {"custom": {"plan": {"steps": plan}, "policy_check": {"steps": check}}},
+        "policies": {"owners": {"users": ["alice"]}, "policy_sets": [
+            {"name": "rules", "path": dir},
+            {"name": "step", "engine": "steps"},
+        ]},
+    })
+}
+
+/// A command of the plan stands for a data source of the pull request.
+async fn a_plan_as_json_that_was_there_before_the_stage_does_not_count(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let forged = r#"echo '{"resource_changes":[]}' >"$SHOWFILE""#;
+    let plan = json!(["init", "plan", {"run": forged}]);
+    let step = r#"test ! -e "$SHOWFILE" && echo 1 test, 1 passed"#;
+    let check = json!([{"run": {"command": step, "policy_set": "step"}}, "policy_check"]);
+    let config = with_stages(dir.path(), &plan, &check);
+    let (bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    assert_begin(
+        &verdicts(&bot, pull).await,
+        &[
+            "rules: not evaluated: there is no plan as JSON, because no step before `policy_check` wrote `$SHOWFILE`"
+                .to_owned(),
+            "step: passed".to_owned(),
+        ],
+    );
+    is_never_applied(bot, pull).await;
+}
+
+/// After `show`, a step writes something else. Then one that replaces `show` writes the plan. The home directory of each is
+/// empty at first.
+async fn a_step_cannot_change_the_plan_that_policies_see(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = json!(["init", "plan"]);
+    let at_home = r#"test -z "$(ls -A "$HOME")" && test "$XDG_CONFIG_HOME" = "$HOME/.config" && touch "$HOME/mark""#;
+    let overwrites = format!(
+        r#"{at_home} && grep -q resource_changes "$SHOWFILE" && echo nothing >"$SHOWFILE""#
+    );
+    let shows = r#"test -e "$HOME/mark" && terraform show -json "$PLANFILE" >"$SHOWFILE""#;
+    let reports = json!({"run": {"command": "echo 1 test, 1 passed", "policy_set": "step"}});
+    let run = |command: &str| json!({"run": {"command": command, "output": "hide"}});
+    for check in [
+        json!(["show", run(&overwrites), "policy_check", reports]),
+        json!([run(at_home), run(shows), "policy_check", reports]),
+        json!([run(at_home), "show", run(at_home), "policy_check", reports]),
+    ] {
+        let config = with_stages(dir.path(), &plan, &check);
+        let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+        let found = verdicts(&bot, pull).await;
+        assert_eq!(found, ["rules: passed", "step: passed"], "{check}");
+        bot.heard(pull);
+        bot.end(&[LOCK]).await;
+    }
 }

@@ -382,6 +382,8 @@ fn values_that_only_this_evaluator_cannot_handle_silence_no_rule() {
         "f(input.policy)",
         "count([x | x := json.unmarshal(input.policy)]) > 0",
         "regex.match(\"(\", input.name)",
+        "regex.match(\"[a-z&&b]\", input.name)",
+        "not regex.match(\"[a[b]]\", input.name)",
     ] {
         let text = format!(
             "package main\n\nf(x) if json.unmarshal(x)\n\nf(x) if x != 1\n\ndeny contains \"m\" if {body}\n"

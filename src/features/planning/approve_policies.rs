@@ -200,9 +200,8 @@ impl ApprovalRequest<'_> {
             .policies(&plan.project)
             .sets(&plan.project, &cx.pull.labels)
             .unwrap_or_default();
-        let nothing = PlanPolicies::default();
-        let found = self.found.get(&plan.id).unwrap_or(&nothing);
-        let standings = policy_checks::standings(&sets, found, plan.id, policy_checks::today(cx));
+        let found = self.still_counting(&sets, self.found.get(&plan.id)).await;
+        let standings = policy_checks::standings(&sets, &found, plan.id, policy_checks::today(cx));
         if let Some(why) = self.refusal(plan, &standings) {
             return Ok(ProjectReport {
                 message: Some(why),
@@ -210,11 +209,23 @@ impl ApprovalRequest<'_> {
             });
         }
         let done = if self.command.clear {
-            self.clear(plan, &sets, found).await?
+            self.clear(plan, &sets, &found).await?
         } else {
-            self.approve(plan, &sets, found, &standings).await?
+            self.approve(plan, &sets, &found, &standings).await?
         };
         self.report(plan, &sets, done, report).await
+    }
+
+    /// Returns what was found for a plan, with the approvals that an apply would count now: people leave teams.
+    async fn still_counting(
+        &self,
+        sets: &[CurrentSet],
+        found: Option<&PlanPolicies>,
+    ) -> PlanPolicies {
+        let found = found.cloned().unwrap_or_default();
+        // Teams that the forge does not name let nothing pass, as in an apply.
+        let members = policy_checks::members_now(self.cx, sets, &found).await;
+        found.with_members(&members.unwrap_or_default())
     }
 
     /// Returns the reason why nothing of this plan can be approved.
@@ -443,6 +454,7 @@ impl ApprovalRequest<'_> {
             .policy_results_of_run(plan.run)
             .await?
             .unwrap_or_default();
+        let found = self.still_counting(sets, Some(&found)).await;
         let policies = policy_checks::report(sets, &found, plan.id, policy_checks::today(self.cx));
         let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
         let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);

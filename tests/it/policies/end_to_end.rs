@@ -100,7 +100,8 @@ async fn a_violation_refuses_the_apply_until_it_is_approved(engine: &str) {
     said.is("apply success | . default applied");
     assert!(story.state().contains("orders"));
 
-    world.push("feature", "main.tf", &story.code("")).await;
+    let removed = story.code("# The database is gone.\n");
+    world.push("feature", "main.tf", &removed).await;
     let said = world.answer(pull).await;
     said.says("**❌ Policies did not pass**")
         .says("would be destroyed")

@@ -176,6 +176,8 @@ async fn every_person_counts_once_and_the_author_not_at_all(backend: Backend) {
     let twice = "`bob` has already approved `basics`";
     tells(&mut bot, pull, "bob", APPROVE, twice).await;
     tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
+    // Approvals are listed in the order of time.
+    bot.db.clock.advance(Duration::from_mins(1));
     let only = "lockkeeper approve_policies -d network --policy-set basics";
     tells(&mut bot, pull, "olga", only, "approved by `bob` and `olga`").await;
     tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;

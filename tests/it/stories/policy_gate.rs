@@ -178,7 +178,7 @@ async fn approvals_are_offered_only_if_they_help(backend: Backend) {
         "**❌ Policies did not pass: 2 of 3 sets**",
         "❌ **Policy set `basics`**: 1 violation, 0 of 1 approval",
         "⛔ **Policy set `broken`**: not evaluated: ",
-        "main.rego:3",
+        "main.rego:4:1: expecting expression",
         "Approvals do not help here.",
         "* To **plan** this project again, comment:",
     ] {

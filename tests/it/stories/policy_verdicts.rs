@@ -224,7 +224,8 @@ fn sarif(message: &str) -> String {
 }
 
 async fn each_set_needs_a_step_that_evaluates_it(backend: Backend) {
-    let report = r#"[{"filename":"p","namespace":"main","failures":[{"msg":"public"}]}]"#;
+    let report =
+        r#"[{"filename":"p","namespace":"main","successes":0,"failures":[{"msg":"public"}]}]"#;
     let junit = r#"<testsuite tests="1" failures="1"><testcase name="tags"><failure message="no tag"/></testcase></testsuite>"#;
     let steps = json!([
         "show",

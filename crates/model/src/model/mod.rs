@@ -1,6 +1,7 @@
 //! The nouns of `docs/glossary.md` as types. Only constructors normalise, and no type does I/O.
 
 mod actor;
+mod annotation;
 mod application;
 mod apply_lock;
 mod comment;
@@ -35,6 +36,7 @@ mod text;
 mod words;
 
 pub use actor::{Actor, Origin};
+pub use annotation::{AnnotationLevel, AnnotationSet, LineAnnotation};
 pub use application::{
     ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec,
 };

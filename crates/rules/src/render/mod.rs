@@ -4,8 +4,9 @@
 //! A handler fills in a [`Report`]. [`comments`] makes the comments to post, in order, each with the marker that
 //! finds it again. On the way, `view` decides what to show, and `templates/comments/` lays it out. `escape` makes
 //! sure that hostile text stays text, `split` keeps the forge's limit, and `machine` adds the hidden line for
-//! programs.
+//! programs. [`annotations()`] makes the remarks about lines of the code.
 
+mod annotations;
 pub mod escape;
 pub mod machine;
 pub mod plan_output;
@@ -18,6 +19,7 @@ pub mod status;
 mod templates;
 mod view;
 
+pub use annotations::{CheckedProject, annotations};
 pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{

@@ -34,6 +34,12 @@ pub fn policy_context(name: &str) -> StatusContext {
     StatusContext::new(&format!("{name}/policy_check"))
 }
 
+/// Returns the name of the annotations of policy checks: `lockkeeper/policy_findings`. No status has it, so that a forge that
+/// requires the status of policy checks does not take one for the other.
+pub fn annotations_context(name: &str) -> StatusContext {
+    StatusContext::new(&format!("{name}/policy_findings"))
+}
+
 /// Projects of a pull request by the results of their policy checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounts {

@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, BranchName, CommentId, CommitSha, CommitStatus, ForgeRepo, HostName, IgnoredStatuses,
-    MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
+    AnnotationSet, Approval, BranchName, CommentId, CommitSha, CommitStatus, ForgeRepo, HostName,
+    IgnoredStatuses, MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
 };
 use crate::secret::Secret;
 
@@ -120,6 +120,17 @@ pub enum MergeAnswer {
     NotNow(String),
     /// The pull has another head than the requested one.
     HeadMoved,
+}
+
+/// Answer of a forge to a request to show annotations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotateAnswer {
+    /// The annotations are shown, and no others under their name.
+    Shown,
+    /// No annotations have to be shown or replaced.
+    NothingToShow,
+    /// The credentials for the repository may not show annotations. Nothing was sent.
+    NotPossible,
 }
 
 /// Place where git finds the head of a pull.
@@ -306,6 +317,15 @@ pub trait Forge: Send + Sync + 'static {
         status: &CommitStatus,
         permit: &WritePermit,
     ) -> Result<(), ForgeError>;
+
+    /// Shows annotations beside the lines of a commit. They replace all that were shown under the same name. A
+    /// repetition is harmless.
+    async fn annotate(
+        &self,
+        on: &StatusTarget,
+        annotations: &AnnotationSet,
+        permit: &WritePermit,
+    ) -> Result<AnnotateAnswer, ForgeError>;
 
     /// Returns true if an account belongs to a team, or to one below it, of the organisation that owns the
     /// repository. A team that does not exist, or that the credentials may not see, has no members. An invitation

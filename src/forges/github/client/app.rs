@@ -51,9 +51,13 @@ pub(super) enum TokenReach {
 /// asks once.
 type TokenSlot = Arc<tokio::sync::Mutex<Option<IssuedToken>>>;
 
+#[derive(Clone)]
 struct IssuedToken {
     token: Secret,
     expires: DateTime<Utc>,
+    /// True if the installation has the permission to write check runs. The App may have more permissions than its
+    /// installations, whose owners accept new ones.
+    writes_checks: bool,
 }
 
 #[derive(Serialize)]
@@ -124,6 +128,32 @@ impl App {
         wire.send(call, &pass(&token)).await
     }
 
+    /// Returns the id of the App if it may write check runs of a repository. GitHub names the permissions of an
+    /// installation with each of its tokens, so this costs no request while a token is cached.
+    pub async fn writes_checks(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+    ) -> Result<Option<u64>, RequestFailure> {
+        let installation = match self.installations.for_api(repo) {
+            Some(installation) => installation,
+            None => self.look_up(wire, repo).await?,
+        };
+        let issued = self.issued(wire, installation, TokenReach::Whole).await;
+        let issued = match issued {
+            Err(failure) if failure.is_of_credentials() => {
+                self.installations.doubt(repo);
+                let other = self.look_up(wire, repo).await?;
+                if other == installation {
+                    return Err(failure);
+                }
+                self.issued(wire, other, TokenReach::Whole).await?
+            }
+            issued => issued?,
+        };
+        Ok(issued.writes_checks.then_some(self.id))
+    }
+
     /// Returns a token for git.
     pub async fn git_token(
         &self,
@@ -182,16 +212,26 @@ impl App {
         installation: u64,
         reach: TokenReach,
     ) -> Result<Secret, RequestFailure> {
+        let issued = self.issued(wire, installation, reach).await?;
+        Ok(issued.token)
+    }
+
+    async fn issued(
+        &self,
+        wire: &Wire,
+        installation: u64,
+        reach: TokenReach,
+    ) -> Result<IssuedToken, RequestFailure> {
         let slot = self.slot(installation, reach);
         let mut slot = slot.lock().await;
         if let Some(issued) = slot
             .as_ref()
             .filter(|issued| issued.expires - wire.clock.now() > TOKEN_MARGIN)
         {
-            return Ok(issued.token.clone());
+            return Ok(issued.clone());
         }
         match self.issue(wire, installation, reach).await {
-            Ok(issued) => Ok(slot.insert(issued).token.clone()),
+            Ok(issued) => Ok(slot.insert(issued).clone()),
             Err(failure) => {
                 if failure.is_of_credentials() {
                     self.installations.remove(installation);
@@ -219,6 +259,11 @@ impl App {
         struct Issued {
             token: String,
             expires_at: DateTime<Utc>,
+            permissions: Option<TokenPermissions>,
+        }
+        #[derive(Deserialize)]
+        struct TokenPermissions {
+            checks: Option<String>,
         }
         let path = format!("/app/installations/{installation}/access_tokens");
         let what = format!("a token for installation {installation} of the GitHub App");
@@ -234,6 +279,10 @@ impl App {
         Ok(IssuedToken {
             token: Secret::new(&issued.token),
             expires: issued.expires_at,
+            writes_checks: issued
+                .permissions
+                .and_then(|permissions| permissions.checks)
+                .is_some_and(|level| level == "write"),
         })
     }
 

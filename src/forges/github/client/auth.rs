@@ -114,6 +114,19 @@ impl ClientCredentials {
         }
     }
 
+    /// Returns the id of the App that may write check runs of a repository. Only Apps may, and only with a permission
+    /// of their own.
+    pub async fn writes_checks(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+    ) -> Result<Option<u64>, RequestFailure> {
+        match self {
+            Self::Token { .. } => Ok(None),
+            Self::App(app) => app.writes_checks(wire, repo).await,
+        }
+    }
+
     /// Returns true if requests use a separate token for each owner of repositories, so that each owner has separate
     /// limits.
     pub fn are_per_owner(&self) -> bool {

@@ -64,6 +64,13 @@ impl Call {
         }
     }
 
+    pub fn patch(path: String, body: Value, what: impl Into<String>) -> Self {
+        Self {
+            method: Method::PATCH,
+            ..Self::post(path, body, what)
+        }
+    }
+
     pub fn delete(path: String, what: impl Into<String>) -> Self {
         let read = Self::get(path, what);
         Self {

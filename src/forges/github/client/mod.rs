@@ -6,6 +6,7 @@
 //! size of every answer, and caches tokens by [`Clock`]. It repeats reads after temporary failures. It never repeats
 //! writes, because only the caller can find out whether the first one had an effect.
 
+mod annotations;
 mod answers;
 mod app;
 mod auth;
@@ -43,15 +44,15 @@ use self::pages::Pages;
 use self::ways::CredentialResolver;
 use self::wire::Wire;
 use super::super::{
-    Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource, MergeAnswer,
-    OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
+    AnnotateAnswer, Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource,
+    MergeAnswer, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
 };
 use super::GitHubWebhook;
 use crate::clock::Clock;
 use crate::config::server::RepoAllowlist;
 use crate::model::{
-    Approval, BranchName, CommentId, CommitSha, CommitStatus, HostName, IgnoredStatuses,
-    MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
+    AnnotationSet, Approval, BranchName, CommentId, CommitSha, CommitStatus, HostName,
+    IgnoredStatuses, MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
 };
 use crate::secret::Secret;
 use crate::telemetry::Metrics;
@@ -453,6 +454,15 @@ impl Forge for GitHub {
             .with_permit(permit);
         self.credentials.send(&self.wire, repo, &call).await?;
         Ok(())
+    }
+
+    async fn annotate(
+        &self,
+        on: &StatusTarget,
+        annotations: &AnnotationSet,
+        permit: &WritePermit,
+    ) -> Result<AnnotateAnswer, ForgeError> {
+        Ok(annotations::annotate(self, on, annotations, permit).await?)
     }
 
     async fn team_has(&self, repo: &RepoId, team: &str, login: &str) -> Result<bool, ForgeError> {

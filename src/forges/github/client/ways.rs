@@ -69,6 +69,18 @@ impl CredentialResolver {
         sent.map_err(|failure| failure.of_name(repo))
     }
 
+    /// Returns the id of the App that may write check runs of a repository, if its credentials are of such an App.
+    pub async fn writes_checks(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+    ) -> Result<Option<u64>, RequestFailure> {
+        match self.of(wire, repo, "check runs").await? {
+            Some(given) => given.credentials.writes_checks(wire, repo).await,
+            None => self.own.writes_checks(wire, repo).await,
+        }
+    }
+
     /// Returns user name and password for git, or an SSH key.
     pub async fn git(&self, wire: &Wire, repo: &RepoId) -> Result<GitCredentials, RequestFailure> {
         if let Some(login) = self.ssh(wire, repo).await? {

@@ -26,6 +26,7 @@ use crate::discovery::terragrunt::Unresolved;
 use crate::errors::describe_error;
 use crate::features::applications::{UnknownState, registered};
 use crate::features::registry::{module_notes, plan_notices, used_versions};
+use crate::features::replies::AnnotateFindings;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
 use crate::git::Checkout;
@@ -34,7 +35,7 @@ use crate::model::{
     Cause, CommandKind, CommandOutcome, CommitState, Distribution, Lock, LockKey, Origin,
     PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunKind,
 };
-use crate::queue::JobError;
+use crate::queue::{Job, JobError};
 use crate::render::{
     Body, Next, PlanList, PolicyReport, ProjectReport, UserText, plan_output, status,
 };
@@ -366,7 +367,19 @@ async fn answer(
             .apply_status_after_plan(cx.ctx, cx.pull, cx.row.id)
             .await?,
     );
-    Ok(told(cx, reports, order).with_statuses(&cx.pull.head, statuses))
+    let jobs = annotate(cx, &reports).into_iter().collect();
+    let reply = told(cx, reports, order).with_statuses(&cx.pull.head, statuses);
+    Ok(Reply { jobs, ..reply })
+}
+
+/// Returns the job that shows the findings of policy checks beside the code, if there can be any. Findings of an earlier
+/// plan are replaced, too.
+fn annotate(cx: &CommandCx<'_>, reports: &[ProjectReport]) -> Option<NewJob> {
+    let is_checked = reports.iter().any(|report| report.policies.is_some());
+    if !is_checked && !policy_checks::is_on(cx) {
+        return None;
+    }
+    AnnotateFindings::of_pull(&cx.pull.at, &cx.pull.head).map(|job| job.to_new())
 }
 
 /// Builds the reply to the command.

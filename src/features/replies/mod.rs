@@ -1,4 +1,4 @@
-//! Comments, reactions and statuses of pull requests. Handlers return a [`reply::Reply`], and this feature turns it into
+//! Comments, reactions, statuses and annotations of pull requests. Handlers return a [`reply::Reply`], and this feature turns it into
 //! jobs that post it.
 //!
 //! | File | Content |
@@ -15,7 +15,9 @@ pub(crate) mod queued;
 pub(crate) mod reply;
 pub(crate) mod statuses;
 
-pub use jobs::{AddReaction, PostComment, RemoveDuplicates, RepeatStatus, SetStatus};
+pub use jobs::{
+    AddReaction, AnnotateFindings, PostComment, RemoveDuplicates, RepeatStatus, SetStatus,
+};
 
 use super::Feature;
 use crate::kit::jobs::JobKind;
@@ -31,5 +33,6 @@ pub(super) const FEATURE: Feature = Feature {
         JobKind::of::<SetStatus, _>(),
         JobKind::of::<RepeatStatus, _>(),
         JobKind::of::<AddReaction, _>(),
+        JobKind::of::<AnnotateFindings, _>(),
     ],
 };

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use crate::model::{CommitSha, PullNumber};
 
 use super::{
-    EmulatedComment, EmulatedDelivery, EmulatedPull, Emulator, EmulatorError, Exchange, Statuses,
+    EmulatedCheckRun, EmulatedComment, EmulatedDelivery, EmulatedPull, Emulator, EmulatorError,
+    Exchange, Statuses,
 };
 
 impl Emulator {
@@ -23,6 +24,17 @@ impl Emulator {
     /// Returns the statuses of a commit.
     pub fn statuses(&self, repo: &str, sha: &CommitSha) -> Result<Statuses, EmulatorError> {
         Ok(self.shared.world.state().repo(repo)?.statuses_of(sha))
+    }
+
+    /// Returns all check runs of a commit, oldest first.
+    pub fn check_runs(
+        &self,
+        repo: &str,
+        sha: &CommitSha,
+    ) -> Result<Vec<EmulatedCheckRun>, EmulatorError> {
+        let state = self.shared.world.state();
+        let runs = state.repo(repo)?.check_runs_of(sha);
+        Ok(runs.into_iter().cloned().collect())
     }
 
     /// Returns the current data of a pull request.

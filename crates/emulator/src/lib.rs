@@ -22,7 +22,7 @@
 //! `EmulatorState` holds this struct. Tests and the demo keep using [`Emulator`], because its actions change the
 //! world.
 //!
-//! Some features are left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, webhooks of
+//! Some features are left out on purpose: check suites, rulesets, comments in reviews, labels, GraphQL, webhooks of
 //! tags, uploads of LFS, permissions below the level of a repository, redirects of git, pull requests that count as
 //! merged because their commits were pushed to the base, `ping` and `status` events. An unknown route is 404 as on
 //! GitHub.
@@ -52,8 +52,8 @@ pub use hooks::{Delivering, EmulatedDelivery, RecordedDelivery, SendAttempt};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
 pub use world::{
-    EmulatedComment, EmulatedPull, NewPull, NewStatus, NewTeam, Protection, Review, ReviewState,
-    Role, ShaStatus, StatusState, Statuses,
+    CheckRunFacts, EmulatedAnnotation, EmulatedCheckRun, EmulatedComment, EmulatedPull, NewPull,
+    NewStatus, NewTeam, Protection, Review, ReviewState, Role, ShaStatus, StatusState, Statuses,
 };
 
 use faults::Faults;

@@ -78,6 +78,16 @@ impl Caller {
         }
     }
 
+    /// Refuses every caller except the App in its installation.
+    pub(super) fn must_be_installation(&self) -> Result<(), ApiError> {
+        match self {
+            Self::Installation { .. } => Ok(()),
+            Self::User(_) => Err(ApiError::OnlyForApps),
+            Self::App => Err(ApiError::NotForIntegrations),
+            Self::Anonymous => Err(ApiError::AuthenticationRequired),
+        }
+    }
+
     /// Refuses every caller except the App itself.
     pub(super) fn must_be_app(&self) -> Result<(), ApiError> {
         match self {

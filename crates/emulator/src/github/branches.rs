@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::EmulatorError;
 use crate::model::BranchName;
@@ -58,9 +58,4 @@ pub(super) async fn rules(
 ) -> WireResponse {
     caller.repo(&cx.world.state(), &owner, &repo)?;
     Ok(listing.answer(&cx, Vec::<Value>::new()))
-}
-
-/// `GET …/commits/{ref}/check-runs`: always empty, because check runs are not emulated.
-pub(super) fn no_check_runs() -> Value {
-    json!({ "total_count": 0, "check_runs": [] })
 }

@@ -27,6 +27,8 @@ pub(super) enum ApiError {
     BadJwt(&'static str),
     /// The kind of caller may not make this request.
     NotForIntegrations,
+    /// Only an App may make this request.
+    OnlyForApps,
     /// The body is not JSON.
     NotJson,
     /// The body has another shape than documented.
@@ -65,7 +67,9 @@ impl ApiError {
             Self::BadCredentials | Self::AuthenticationRequired | Self::BadJwt(_) => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::NotForIntegrations | Self::NoUserAgent => StatusCode::FORBIDDEN,
+            Self::NotForIntegrations | Self::OnlyForApps | Self::NoUserAgent => {
+                StatusCode::FORBIDDEN
+            }
             Self::NotJson => StatusCode::BAD_REQUEST,
             Self::WrongShape(_) | Self::Invalid { .. } | Self::Unprocessable(_) => {
                 StatusCode::UNPROCESSABLE_ENTITY
@@ -84,6 +88,7 @@ impl ApiError {
             Self::BadCredentials => "Bad credentials",
             Self::AuthenticationRequired => "Requires authentication",
             Self::NotForIntegrations => "Resource not accessible by integration",
+            Self::OnlyForApps => "You must authenticate via a GitHub App.",
             Self::NotJson => "Problems parsing JSON",
             Self::Invalid { .. } => "Validation Failed",
             Self::SecondaryLimit(_) => {

@@ -8,6 +8,7 @@
 mod app;
 mod auth;
 mod branches;
+mod check_runs;
 mod comments;
 mod contents;
 mod errors;
@@ -262,6 +263,8 @@ fn repo_api() -> Router<Cx> {
         )
         .route("/issues/comments/{id}/reactions", post(comments::react))
         .route("/statuses/{sha}", post(statuses::create))
+        .route("/check-runs", post(check_runs::create))
+        .route("/check-runs/{id}", patch(check_runs::change))
         .route("/commits/{*rest}", get(statuses::of_commit))
         .route("/contents", get(contents::root))
         .route("/contents/", get(contents::root))

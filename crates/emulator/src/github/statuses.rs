@@ -16,7 +16,7 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::views::{combined_status, state_word, status};
-use super::{Cx, WireResponse, branches};
+use super::{Cx, WireResponse, check_runs};
 
 /// Body of a request to set a status.
 #[derive(Deserialize)]
@@ -122,7 +122,7 @@ pub(super) async fn of_commit(
     }
     let sha = resolve(&cx, &key, name).await?.ok_or(ApiError::NotFound)?;
     if what == "check-runs" {
-        return Ok(Json(branches::no_check_runs()).into_response());
+        return Ok(Json(check_runs::of_commit(&cx, &key, &sha, &listing)?).into_response());
     }
     let state = cx.world.state();
     let repo = state.repo(&key)?;

@@ -11,6 +11,7 @@
 //!   same lock and shares the changed records with them. A later change copies records that are shared, so an event
 //!   shows the world as it was at that moment.
 
+mod check_runs;
 mod comments;
 mod events;
 mod lfs;
@@ -40,6 +41,7 @@ use crate::model::PullNumber;
 use super::git::CommitSignature;
 use super::options::Options;
 
+pub use check_runs::{CheckRunFacts, EmulatedAnnotation, EmulatedCheckRun};
 pub use comments::EmulatedComment;
 pub use protection::Protection;
 pub use pulls::{EmulatedPull, NewPull};

@@ -10,7 +10,8 @@ use crate::model::{BranchName, MergeMethod, PullNumber};
 
 use super::roles::USUAL_PEOPLE;
 use super::{
-    EmulatedComment, EmulatedPull, FullName, Protection, Role, ShaStatus, Team, User, UserKind,
+    EmulatedCheckRun, EmulatedComment, EmulatedPull, FullName, Protection, Role, ShaStatus, Team,
+    User, UserKind,
 };
 
 /// All data of the world except git.
@@ -37,6 +38,8 @@ pub(crate) struct Repo {
     pub(crate) pulls: BTreeMap<PullNumber, Arc<EmulatedPull>>,
     /// Statuses of commits, the oldest first.
     pub(crate) statuses: Vec<ShaStatus>,
+    /// Check runs of commits, the oldest first.
+    pub(crate) check_runs: Vec<EmulatedCheckRun>,
     pub(crate) reactions: Vec<Reaction>,
     pub(crate) protections: BTreeMap<BranchName, Protection>,
     /// Roles of accounts, by login in lower case. Other accounts have no role.
@@ -105,6 +108,7 @@ impl WorldState {
             pushed_at: now,
             pulls: BTreeMap::new(),
             statuses: Vec::new(),
+            check_runs: Vec::new(),
             reactions: Vec::new(),
             protections: BTreeMap::new(),
             roles: USUAL_PEOPLE

@@ -2,6 +2,7 @@
 
 mod app;
 mod branch;
+mod check_run;
 mod comment;
 mod contents;
 mod event;
@@ -18,6 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 
 pub(super) use app::{app, installation, permissions};
 pub(super) use branch::{branch, protection};
+pub(super) use check_run::check_run;
 pub(super) use comment::{comment, reaction};
 pub(super) use contents::{FileAt, content_directory, content_file, content_symlink};
 pub(super) use event::payload;

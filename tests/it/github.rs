@@ -5,6 +5,7 @@
     reason = "helpers of tests may stop a test where it stands, like the tests do"
 )]
 
+mod annotations;
 mod app;
 mod appflow;
 mod client;

@@ -177,6 +177,46 @@ async fn a_token_for_one_repository_does_not_open_another() {
 }
 
 #[tokio::test]
+async fn only_the_app_writes_check_runs_and_the_newest_of_a_name_counts() {
+    let rig = Rig::start().await;
+    let number = rig.open_pull().await;
+    let head = rig.github.pull(REPO, number).unwrap().head;
+    let annotation = json!({
+        "path": "net/main.tf", "start_line": 2, "end_line": 2, "annotation_level": "warning", "message": "m",
+    });
+    let output = json!({ "title": "t", "summary": "s", "annotations": [annotation] });
+    let body = json!({
+        "name": "policies", "head_sha": head, "status": "completed", "conclusion": "neutral", "output": output,
+    });
+    let by_person = rig.post("/repos/acme/infra/check-runs", body.clone()).await;
+    assert_eq!(by_person.status, 403);
+    let token = installation_token(&rig).await;
+    let send = async |method: Method, path: String, body: Option<Value>| {
+        rig.send(method, &path, Some(&token), body).await
+    };
+    let runs = "/repos/acme/infra/check-runs".to_owned();
+    let first = send(Method::POST, runs.clone(), Some(body.clone())).await;
+    assert_eq!(first.status, 201);
+    assert_eq!(first.body["output"]["annotations_count"], 1);
+    assert_eq!(first.body["app"]["id"], 7);
+    let second = send(Method::POST, runs.clone(), Some(body.clone())).await;
+    let path = format!("{runs}/{}", second.body["id"]);
+    let more = send(Method::PATCH, path, Some(json!({ "output": output }))).await;
+    assert_eq!(more.body["output"]["annotations_count"], 2);
+    let listed = |query: &str| format!("/repos/acme/infra/commits/{head}/check-runs?{query}");
+    let latest = send(Method::GET, listed("check_name=policies"), None).await;
+    assert_eq!(latest.body["total_count"], 1);
+    assert_eq!(latest.body["check_runs"][0]["id"], second.body["id"]);
+    let all = send(Method::GET, listed("filter=all"), None).await;
+    assert_eq!(all.body["total_count"], 2);
+    let other = send(Method::GET, listed("check_name=other"), None).await;
+    assert_eq!(other.body["check_runs"], json!([]));
+    let unknown = json!({ "name": "n", "head_sha": "0".repeat(40) });
+    assert_eq!(send(Method::POST, runs, Some(unknown)).await.status, 422);
+    rig.check();
+}
+
+#[tokio::test]
 async fn an_independent_client_reads_what_we_serve() {
     let rig = Rig::start().await;
     let number = rig.open_pull().await;

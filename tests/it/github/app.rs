@@ -60,9 +60,13 @@ impl World {
 
     /// Scripts one token of an installation, valid for an hour as GitHub's are.
     fn issues(&self, installation: u64, token: &str) {
+        self.issues_with(installation, token, &json!({"contents": "read"}));
+    }
+
+    /// Scripts one token with these permissions.
+    pub fn issues_with(&self, installation: u64, token: &str, permissions: &Value) {
         let expires: DateTime<Utc> = self.clock.now() + TimeDelta::hours(1);
-        let answer =
-            json!({"token": token, "expires_at": expires, "permissions": {"contents": "read"}});
+        let answer = json!({"token": token, "expires_at": expires, "permissions": permissions});
         self.server
             .on(&issue(installation), Reply::status(201, &answer));
     }
@@ -110,7 +114,8 @@ impl World {
     }
 }
 
-fn issue(installation: u64) -> String {
+/// Returns the request for a token of an installation.
+pub fn issue(installation: u64) -> String {
     format!("POST /app/installations/{installation}/access_tokens")
 }
 

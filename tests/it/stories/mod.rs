@@ -35,6 +35,7 @@ mod payloads;
 mod pending;
 mod permission;
 mod plan;
+mod policy_annotations;
 mod policy_approvals;
 mod policy_gate;
 mod policy_verdicts;

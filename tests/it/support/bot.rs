@@ -88,12 +88,22 @@ impl Bot {
 
     /// Starts a bot that acts as a GitHub App.
     pub async fn as_app(backend: Backend, files: &[(&str, &str)]) -> Self {
-        let flags = [
+        Self::as_app_with(backend, files, &[]).await
+    }
+
+    /// Starts a bot with more flags that acts as a GitHub App.
+    pub async fn as_app_with(
+        backend: Backend,
+        files: &[(&str, &str)],
+        more: &[(&str, &str)],
+    ) -> Self {
+        let mut flags = vec![
             ("gh-user", ""),
             ("gh-token", ""),
             ("gh-app-id", "7"),
             ("gh-app-key", APP_KEY),
         ];
+        flags.extend_from_slice(more);
         Self::start(
             backend,
             files,

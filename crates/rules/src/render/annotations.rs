@@ -381,7 +381,7 @@ mod tests {
             project: &project,
             verdicts: &verdicts,
         };
-        let projects = vec![checked; 12];
+        let projects = [checked; 12];
         let set = annotations("lockkeeper", String::new(), false, &projects);
         assert_eq!(set.lines.len(), MOST);
         assert_eq!(set.lines[0].path.as_str(), "network/z.tf");

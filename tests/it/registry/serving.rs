@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
+use futures::future::join_all;
 use lockkeeper::features::registry::{Published, VersionOrigin, Visibility};
 use lockkeeper::model::Sha256Digest;
 use lockkeeper::store::DatabaseUrl;
@@ -470,6 +471,86 @@ async fn an_answer_from_memory_needs_one_statement(db: &TestDb) {
     }
 }
 
+async fn many_requests_at_once_need_two_statements(db: &TestDb) {
+    let (office, server) = open(db).await;
+    publish_go(&office, &["v1.0.0", "v1.1.0"]).await;
+    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    let paths = [
+        "/registry/go/example.com/net/@v/v1.0.0.info",
+        "/registry/go/example.com/net/@v/v1.1.0.mod",
+        "/registry/go/example.com/net/@v/list",
+        "/registry/v1/modules/acme/vpc/aws/versions",
+    ];
+    for path in paths {
+        assert_eq!(server.status(path, "").await, 200, "{path}");
+    }
+    let heard = log::listen();
+    // All begin before the database can answer the first one. The others share the next reading.
+    let requests = paths.iter().cycle().take(48);
+    let statuses = join_all(requests.map(|path| server.status(path, ""))).await;
+    let log = heard.end();
+    assert_eq!(statuses, [200; 48]);
+    // SQLite logs on threads of its own.
+    if let DatabaseUrl::Postgres(_) = &db.url {
+        let statements = log.lines().filter(|line| line.contains("db.statement="));
+        let statements: Vec<&str> = statements.collect();
+        assert_eq!(statements.len(), 2, "{log}");
+        let is_of_state = |statement: &&str| statement.contains("FROM registry_access");
+        assert!(statements.iter().all(is_of_state), "{log}");
+    }
+}
+
+async fn a_request_that_is_cancelled_leaves_the_others_their_answers(db: &TestDb) {
+    let (office, server) = open(db).await;
+    publish_go(&office, &["v1.0.0"]).await;
+    let info = "/registry/go/example.com/net/@v/v1.0.0.info";
+    assert_eq!(server.status(info, "").await, 200);
+    for _ in 0..10 {
+        let mut reading = Box::pin(server.status(info, ""));
+        let mut cancelled = Box::pin(server.status(info, ""));
+        let mut others = Box::pin(join_all((0..8).map(|_| server.status(info, ""))));
+        // The first one reads the state, and all others wait for it.
+        let early = tokio::select! {
+            biased;
+            _ = &mut reading => None,
+            _ = &mut cancelled => None,
+            statuses = &mut others => Some(statuses),
+            () = std::future::ready(()) => None,
+        };
+        drop(reading);
+        drop(cancelled);
+        let statuses = match early {
+            Some(statuses) => statuses,
+            None => others.await,
+        };
+        assert_eq!(statuses, [200; 8]);
+    }
+}
+
+async fn requests_that_wait_for_the_same_reading_fail_with_it(db: &TestDb) {
+    let (office, server) = open(db).await;
+    publish_go(&office, &["v1.0.0"]).await;
+    let info = "/registry/go/example.com/net/@v/v1.0.0.info";
+    assert_eq!(server.status(info, "").await, 200);
+    execute(db, "ALTER TABLE registry_access RENAME TO registry_gone").await;
+    let heard = log::listen();
+    let statuses = join_all((0..8).map(|_| server.status(info, ""))).await;
+    let log = heard.end();
+    assert_eq!(statuses, [503; 8]);
+    let failed = log
+        .lines()
+        .filter(|line| line.contains("The registry could not answer a request"));
+    let failed: Vec<&str> = failed.collect();
+    assert_eq!(failed.len(), 8, "{log}");
+    // The first request reads for itself, the second one for all others.
+    let own = failed
+        .iter()
+        .filter(|line| line.contains("registry_access"));
+    assert_eq!(own.count(), 2, "{log}");
+    execute(db, "ALTER TABLE registry_gone RENAME TO registry_access").await;
+    assert_eq!(server.status(info, "").await, 200);
+}
+
 async fn requests_are_answered_after_connections_to_the_database_were_cut(db: &TestDb) {
     let (office, server) = open(db).await;
     publish_go(&office, &["v1.0.0"]).await;
@@ -506,6 +587,9 @@ store_test!(
     the_log_proves_what_is_served,
     the_index_lists_versions_in_the_order_of_their_addition,
     an_answer_from_memory_needs_one_statement,
+    many_requests_at_once_need_two_statements,
+    a_request_that_is_cancelled_leaves_the_others_their_answers,
+    requests_that_wait_for_the_same_reading_fail_with_it,
     requests_are_answered_after_connections_to_the_database_were_cut,
     without_the_setting_there_is_no_registry,
 );

@@ -7,7 +7,9 @@
 //! - *As new as the request*: every request learns the [`RegistryState`] of a moment after its arrival. What is in memory
 //!   counts only for the state that it was read in.
 //! - *One query for all that wait*: requests that arrive while the state is read wait for the next reading, and share it.
-//!   So the number of queries does not grow with the number of requests, and one connection is enough. It stays open.
+//!   So the number of queries does not grow with the number of requests, and one connection is enough. It stays open. If
+//!   the reading fails, all that wait for it fail, so nobody waits for one attempt after the other. If the request that
+//!   reads is cancelled, another one that waits reads.
 //! - *The log says what changed*: a new state has new records, and only their versions and names are forgotten. A change of
 //!   tokens or namespaces makes the server forget all of them.
 //! - *Nothing old comes back*: what was read from the database is kept only if the state in memory is still the one of
@@ -15,6 +17,7 @@
 //! - *Limited*: each kind of data has a number of bytes, and what was not used lately is forgotten.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -80,7 +83,19 @@ pub(super) struct Catalog {
 #[derive(Clone, Copy, Default)]
 struct LastReading {
     arrived: u64,
-    state: RegistryState,
+    /// `None`: the reading has failed.
+    state: Option<RegistryState>,
+}
+
+impl LastReading {
+    /// Returns the state for a request that has waited for another one.
+    fn shared(self) -> Result<CatalogState, RegistryError> {
+        let failed = || {
+            let why = "another request could not read the state of the registry; its line in the log has the cause";
+            sqlx::Error::Io(io::Error::other(why))
+        };
+        Ok(CatalogState(self.state.ok_or_else(failed)?))
+    }
 }
 
 /// A state that was read after the arrival of a request. What is in memory counts for it.
@@ -285,20 +300,27 @@ impl Catalog {
         let mut reader = tokio::select! {
             // All that wait go on at once. One after the other, they would keep a single processor busy.
             Ok(last) = last.wait_for(|last| last.arrived > number) => {
-                return Ok(CatalogState(last.state));
+                return last.shared();
             }
             reader = self.reader.lock() => reader,
         };
         let last = *self.last.borrow();
         if last.arrived > number {
-            return Ok(CatalogState(last.state));
+            return last.shared();
         }
         // A request that is cancelled while it reads leaves everything as it was, and the next one reads.
         let arrived = self.arrived.load(Ordering::SeqCst);
+        let read = self.read(&mut reader).await;
+        let state = read.as_ref().ok().copied();
+        self.last.send_replace(LastReading { arrived, state });
+        read.map(CatalogState)
+    }
+
+    /// Reads the state, and forgets what has changed until then.
+    async fn read(&self, reader: &mut StateReader) -> Result<RegistryState, RegistryError> {
         let state = reader.read().await?;
         self.bring_up_to(state).await?;
-        self.last.send_replace(LastReading { arrived, state });
-        Ok(CatalogState(state))
+        Ok(state)
     }
 
     /// Forgets what has changed since the state in memory.

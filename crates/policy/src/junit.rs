@@ -3,8 +3,8 @@
 //! `JUnit` knows no severity, so each failure denies. A test that is skipped denies as well, because comments in the code of a pull
 //! request skip the checks of checkov. A test that ended with an error was not evaluated, and neither was the set.
 //!
-//! Some tools write only the tests that failed, so a suite without tests passes, if it says how many tests or failures it has.
-//! A report that declares more failures than it has is damaged.
+//! Some tools write only the tests that failed, so a suite without tests passes, if it says that it has some. A report that counts
+//! no test at all says nothing about its checks, and was not evaluated. One that declares more failures than it has is damaged.
 
 use lockkeeper_model::model::Sha256Digest;
 use quick_xml::XmlVersion;
@@ -65,7 +65,7 @@ struct JunitReport {
     suites: Vec<JunitSuite>,
     /// Test that is open.
     case: JunitCase,
-    /// True if a suite says anything about its tests.
+    /// True if there is a test, or a suite that says that it has some.
     evaluated: bool,
     /// True after the end of the root.
     ended: bool,
@@ -135,7 +135,7 @@ impl JunitReport {
         let element = match (parent, name.as_str()) {
             (None, "testsuites") | (None | Some(JunitElement::Suite), "testsuite") => {
                 let attributes = JunitAttributes::of(start)?;
-                self.evaluated |= attributes.tests.is_some() || attributes.failures.is_some();
+                self.evaluated |= attributes.tests.is_some_and(|tests| tests > 0);
                 let (failures, errors) = (attributes.failures, attributes.errors);
                 self.suites.push(JunitSuite {
                     declared: failures.unwrap_or(0).saturating_add(errors.unwrap_or(0)),
@@ -238,7 +238,9 @@ impl JunitReport {
         }
         if !self.evaluated {
             return Err(ReadError::NotEvaluated(
-                "the report has no suite with tests, so no check was evaluated".to_owned(),
+                "the report counts no test, so nothing shows that any check was evaluated. Tools such as tflint write such a \
+                 report if they find nothing: let them write SARIF"
+                    .to_owned(),
             ));
         }
         Ok(self.findings)
@@ -459,8 +461,13 @@ Guideline: https://docs.example.com/s3_1
         assert_eq!(findings[0].rule, "terraform_typed_variables");
         assert_eq!(findings[0].place, Some(place));
         assert_eq!(findings[0].resource, None);
+        // It looks the same if no rule is switched on.
         let clean = r#"<testsuites><testsuite tests="0" failures="0" time="0" name=""></testsuite></testsuites>"#;
-        assert_eq!(read(clean), Ok(vec![]));
+        let error = read(clean).unwrap_err();
+        assert!(
+            error.to_string().contains("let them write SARIF"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -513,6 +520,10 @@ Guideline: https://docs.example.com/s3_1
             "<testsuites></testsuites>",
             "<testsuite/>",
             "<testsuites><testsuite name=\"a\"/></testsuites>",
+            "<testsuite tests=\"0\"/>",
+            "<testsuite failures=\"0\"/>",
+            "<testsuites tests=\"0\" failures=\"0\" errors=\"0\"></testsuites>",
+            "<testsuites tests=\"0\"><testsuite tests=\"0\"/><testsuite tests=\"0\"/></testsuites>",
             r#"<testsuite tests="1"><testcase name="a"><error message="crash"/></testcase></testsuite>"#,
         ] {
             let read = read(report);
@@ -522,6 +533,19 @@ Guideline: https://docs.example.com/s3_1
             );
         }
         assert_eq!(read("\n"), Err(ReadError::Empty));
+    }
+
+    #[test]
+    fn a_report_that_counts_a_test_was_evaluated() {
+        for report in [
+            r#"<testsuite tests="3"/>"#,
+            r#"<testsuites tests="1" failures="0"><testsuite tests="0"/></testsuites>"#,
+            r#"<testsuites><testsuite tests="0"/><testsuite tests="2" failures="0"/></testsuites>"#,
+            r#"<testsuite><testcase name="a"/></testsuite>"#,
+            r#"<testsuites tests="0"><testsuite><testcase name="a"/></testsuite></testsuites>"#,
+        ] {
+            assert_eq!(read(report), Ok(vec![]), "{report}");
+        }
     }
 
     #[test]

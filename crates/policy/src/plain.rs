@@ -1,6 +1,7 @@
 //! Reads text that is written for people (reference 13.3).
 //!
-//! The reader only searches such a text for failures. It passes only if the command succeeded and printed something.
+//! The reader only searches such a text for failures, and for counts that say that nothing was evaluated. It passes only if the
+//! command succeeded and printed something else.
 
 use std::sync::LazyLock;
 
@@ -12,6 +13,20 @@ use crate::findings::{PolicyFinding, ReadError, input, visible_lines};
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?im)[1-9][\d,.']*\s+failure|"?failures"?\s*:\s*\[\s*[^\]\s]|^\s*(?-i:FAIL)"#)
         .expect("the pattern is valid")
+});
+
+/// Counts of conftest and checkov that say that nothing was evaluated.
+static NO_TESTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?im)^\s*0 tests, 0 passed\b|^\s*passed checks: 0, failed checks: 0\b")
+        .expect("the pattern is valid")
+});
+
+/// The same counts, if something was evaluated.
+static SOME_TESTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?im)^\s*[1-9]\d* tests?, \d+ passed\b|^\s*passed checks: ([1-9]|\d+, failed checks: [1-9])",
+    )
+    .expect("the pattern is valid")
 });
 
 /// Sequences that colour a terminal.
@@ -27,6 +42,10 @@ pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError
     }
     let message = if FAILURE.is_match(&text) {
         "The check reports a failure."
+    } else if NO_TESTS.is_match(&text) && !SOME_TESTS.is_match(&text) {
+        return Err(ReadError::NotEvaluated(
+            "the output counts no tests, so no check was evaluated".to_owned(),
+        ));
     } else if succeeded {
         return Ok(Vec::new());
     } else {
@@ -91,6 +110,33 @@ mod tests {
                 assert_eq!(read(text, succeeded), Err(ReadError::Empty), "{text:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_output_that_counts_no_tests_is_an_error() {
+        let nothing = "0 tests, 0 passed, 0 warnings, 0 failures, 0 exceptions";
+        let of_checkov = "terraform_plan scan results:\n\nPassed checks: 0, Failed checks: 0, Skipped checks: 2\n";
+        for text in [nothing, of_checkov, "\u{1b}[32m0 tests, 0 passed\u{1b}[0m"] {
+            for succeeded in [true, false] {
+                let read = read(text, succeeded);
+                assert!(
+                    matches!(read, Err(ReadError::NotEvaluated(_))),
+                    "{text}: {read:?}"
+                );
+            }
+        }
+        // One of several calls has found rules.
+        for more in [
+            "1 test, 1 passed, 0 warnings, 0 failures, 0 exceptions",
+            "12 tests, 12 passed, 0 warnings, 0 failures, 0 exceptions",
+            "Passed checks: 3, Failed checks: 0, Skipped checks: 0",
+        ] {
+            assert_eq!(read(&format!("{nothing}\n{more}\n"), true), Ok(vec![]));
+        }
+        let text = "it is fine that 0 tests, 0 passed";
+        assert_eq!(read(text, true), Ok(vec![]), "it is no count");
+        let failed = read(&format!("{nothing}\nFAIL - a"), true).unwrap();
+        assert_eq!(failed.len(), 1);
     }
 
     #[test]

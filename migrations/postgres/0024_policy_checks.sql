@@ -14,6 +14,8 @@ CREATE TABLE policy_verdicts (
     origin TEXT NOT NULL,
     -- SHA-256 of the policies, if it is known.
     content TEXT,
+    -- Program that evaluated the set, with its version, if it is known.
+    tool TEXT,
     findings TEXT NOT NULL,
     -- Findings without their texts, each once: what decides whether the plan may be applied.
     weights TEXT NOT NULL,
@@ -23,7 +25,7 @@ CREATE TABLE policy_verdicts (
     -- Remarks about waivers, for people.
     notes TEXT NOT NULL,
     output TEXT NOT NULL,
-    -- SHA-256 of the findings, the remarks and the output, so that they need not be read to check the rest.
+    -- SHA-256 of the findings, the remarks, the output and the program, so that they need not be read to check the rest.
     texts TEXT NOT NULL,
     -- SHA-256 of the other columns. A verdict whose row was changed counts as not evaluated.
     checksum TEXT NOT NULL,

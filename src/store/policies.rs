@@ -84,7 +84,7 @@ macro_rules! verdicts_sql {
 /// Selects whole verdicts, with the texts for people.
 macro_rules! whole_verdicts_sql {
     ($of:literal) => {
-        verdicts_sql!(", v.findings, v.notes, v.output", $of)
+        verdicts_sql!(", v.findings, v.notes, v.output, v.tool", $of)
     };
 }
 
@@ -239,12 +239,13 @@ pub(super) async fn verdicts_insert_in_tx(
             findings,
             notes,
             output,
+            tool,
         } = VerdictRow::of(plan, place, verdict);
         execute!(
             &mut *tx,
             "INSERT INTO policy_verdicts (plan, set_name, place, definition, outcome, why, origin, content, findings, \
-             weights, more_findings, items, notes, output, texts, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-             $11, $12, $13, $14, $15, $16)",
+             weights, more_findings, items, notes, output, tool, texts, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+             $10, $11, $12, $13, $14, $15, $16, $17)",
             row.plan,
             row.set_name.as_str(),
             row.place,
@@ -259,6 +260,7 @@ pub(super) async fn verdicts_insert_in_tx(
             row.items.as_str(),
             notes.as_str(),
             output.as_str(),
+            tool.as_deref(),
             row.texts.as_str(),
             row.checksum.as_str(),
         )?;
@@ -422,6 +424,7 @@ struct VerdictRow {
     findings: String,
     notes: String,
     output: String,
+    tool: Option<String>,
 }
 
 /// A stored verdict, with or without its texts.
@@ -486,6 +489,7 @@ impl ReadableVerdict for StandingRow {
             outcome,
             origin: self.origin.clone(),
             content,
+            tool: None,
             findings: serde_json::from_str(&self.weights).map_err(|error| error.to_string())?,
             more_findings: u32::try_from(self.more_findings).map_err(|error| error.to_string())?,
             items: serde_json::from_str(&self.items).map_err(|error| error.to_string())?,
@@ -528,6 +532,10 @@ impl VerdictRow {
             findings: json(&verdict.findings),
             notes: json(&verdict.notes),
             output: free_text(&verdict.output).into_owned(),
+            tool: verdict
+                .tool
+                .as_deref()
+                .map(|tool| free_text(tool).into_owned()),
         };
         row.standing.texts = row.sum_of_texts();
         row.standing.checksum = row.standing.sum();
@@ -535,7 +543,7 @@ impl VerdictRow {
     }
 
     fn sum_of_texts(&self) -> String {
-        let texts = json(&[&self.findings, &self.notes, &self.output]);
+        let texts = json(&(&self.findings, &self.notes, &self.output, &self.tool));
         Sha256Digest::of(texts.as_bytes()).to_string()
     }
 }
@@ -554,6 +562,7 @@ impl ReadableVerdict for VerdictRow {
             findings: serde_json::from_str(&self.findings).map_err(|error| error.to_string())?,
             notes: serde_json::from_str(&self.notes).map_err(|error| error.to_string())?,
             output: self.output.clone(),
+            tool: self.tool.clone(),
             ..standing
         };
         match verdict.damage() {

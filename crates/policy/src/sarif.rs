@@ -49,6 +49,7 @@ struct SarifTool {
 #[derive(Deserialize)]
 struct SarifComponent {
     name: Option<String>,
+    version: Option<String>,
     rules: Option<Bounded<SarifRule, MAX_READ>>,
 }
 
@@ -204,6 +205,21 @@ pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
         }
     }
     Ok(findings)
+}
+
+/// Returns the tools of a log with their versions, such as `Checkov 3.2.0`, for people. `None` if it names none.
+pub fn tools(text: &str) -> Option<String> {
+    let log: SarifLog = serde_json::from_str(input(text).ok()?).ok()?;
+    let mut tools: Vec<String> = Vec::new();
+    for run in log.runs.0 {
+        let SarifComponent { name, version, .. } = run.tool.driver;
+        let version = version.unwrap_or_default();
+        let tool = one_line(&format!("{} {version}", name.unwrap_or_default()), 100);
+        if !tool.is_empty() && !tools.contains(&tool) {
+            tools.push(tool);
+        }
+    }
+    (!tools.is_empty()).then(|| tools.join(", "))
 }
 
 /// Checks that a run came to its end.
@@ -523,6 +539,23 @@ mod tests {
         let evidence = findings[1].evidence.as_deref().unwrap();
         assert!(evidence.ends_with("we know"), "{evidence}");
         assert_eq!(findings.len(), 2);
+    }
+
+    #[test]
+    fn a_log_names_its_tools() {
+        assert_eq!(tools(CHECKOV).as_deref(), Some("Checkov 3.2.0"));
+        let log = |drivers: Value| {
+            let drivers = drivers.as_array().unwrap().iter();
+            let runs: Vec<Value> = drivers
+                .map(|driver| json!({"tool": {"driver": driver}, "results": []}))
+                .collect();
+            json!({"version": "2.1.0", "runs": runs}).to_string()
+        };
+        let two = json!([{"name": "a"}, {"name": "a"}, {"name": "b", "version": "2\n1"}, {}]);
+        assert_eq!(tools(&log(two)).as_deref(), Some("a, b 2 1"));
+        for text in [&*log(json!([{}])), &*log(json!([])), "{}", "", "text"] {
+            assert_eq!(tools(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub struct Verdict {
     pub origin: String,
     /// SHA-256 of the policies that were evaluated, if they are known.
     pub content: Option<Sha256Digest>,
+    /// Program that evaluated the set, with its version, for people; `None` if it is unknown. It decides nothing: approvals are
+    /// bound to violations.
+    pub tool: Option<String>,
     /// Findings, worst first, at most [`MAX_FINDINGS`].
     pub findings: Vec<PolicyFinding>,
     /// Number of findings beyond that limit.
@@ -67,6 +70,9 @@ const MAX_REASON: usize = 2000;
 /// Maximum size of a remark, in bytes.
 const MAX_NOTE: usize = 2000;
 
+/// Maximum size of the name of a program with its version, in bytes.
+const MAX_TOOL: usize = 200;
+
 /// Maximum size of the text about the origin of policies, in bytes.
 const MAX_ORIGIN: usize = 500;
 
@@ -110,6 +116,7 @@ impl Verdict {
             },
             origin: block(origin, MAX_ORIGIN),
             content,
+            tool: None,
             more_findings: u32::try_from(total - findings.len()).unwrap_or(u32::MAX),
             findings,
             items,
@@ -132,6 +139,7 @@ impl Verdict {
             outcome: VerdictOutcome::NotEvaluated(block(why, MAX_REASON)),
             origin: block(origin, MAX_ORIGIN),
             content: None,
+            tool: None,
             findings: Vec::new(),
             more_findings: 0,
             items: Vec::new(),
@@ -151,6 +159,16 @@ impl Verdict {
         }
         Self {
             notes: kept,
+            ..self
+        }
+    }
+
+    /// Returns the verdict with the program that evaluated the set.
+    #[must_use]
+    pub fn by_tool(self, tool: Option<&str>) -> Self {
+        let tool = tool.map(|tool| one_line(tool, MAX_TOOL));
+        Self {
+            tool: tool.filter(|tool| !tool.is_empty()),
             ..self
         }
     }
@@ -682,6 +700,21 @@ mod tests {
         assert_eq!(cut.last().unwrap(), "2 more remarks are left out.");
         let long = verdict_of(vec![]).with_notes(vec!["x".repeat(10_000)]);
         assert!(long.notes[0].len() <= MAX_NOTE);
+    }
+
+    #[test]
+    fn the_program_is_a_short_line_and_decides_nothing() {
+        let verdict = verdict_of(vec![PolicyFinding::deny("r", "a")]);
+        let with = |tool| verdict.clone().by_tool(tool);
+        assert_eq!(with(None), verdict);
+        assert_eq!(with(Some(" \n\0")), verdict);
+        let named = with(Some("conftest\n0.62.0\u{1b}"));
+        assert_eq!(named.tool.as_deref(), Some("conftest 0.62.0"));
+        assert_eq!(named.items, verdict.items);
+        assert_eq!(named.definition, verdict.definition);
+        let long = "x".repeat(10_000);
+        let long = verdict.clone().by_tool(Some(&long));
+        assert!(long.tool.unwrap().len() <= MAX_TOOL);
     }
 
     #[test]

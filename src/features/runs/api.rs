@@ -34,6 +34,8 @@ struct SetJson {
     origin: String,
     /// SHA-256 of the policies, if it is known.
     content: Option<String>,
+    /// Program that evaluated the set, with its version, if it is known.
+    tool: Option<String>,
     findings: Vec<FindingJson>,
     /// Number of findings that were not stored.
     more_findings: u32,
@@ -118,6 +120,7 @@ fn set(verdict: Verdict, approvals: &[PolicyApproval]) -> SetJson {
         why,
         origin: verdict.origin,
         content: verdict.content.as_ref().map(ToString::to_string),
+        tool: verdict.tool,
         findings: verdict.findings.into_iter().map(finding).collect(),
         more_findings: verdict.more_findings,
         notes: verdict.notes,
@@ -170,7 +173,8 @@ mod tests {
             "/policies".to_owned(),
             why,
             "printed".to_owned(),
-        );
+        )
+        .by_tool(Some("conftest 0.62.0"));
         verdict.findings = vec![PolicyFinding {
             level: FindingLevel::RequireApproval {
                 count: 2,
@@ -186,6 +190,7 @@ mod tests {
           "why": "conftest is missing",
           "origin": "/policies",
           "content": null,
+          "tool": "conftest 0.62.0",
           "findings": [
             {
               "level": "require_approval",

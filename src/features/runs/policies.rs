@@ -21,6 +21,8 @@ pub(super) struct PolicyPanel {
     origin: String,
     /// SHA-256 of the policies, if it is known.
     content: Option<String>,
+    /// Program that evaluated the set, with its version, if it is known.
+    tool: Option<String>,
     findings: Vec<FindingRow>,
     /// Number of findings that were not stored.
     more: u32,
@@ -75,6 +77,7 @@ fn panel(verdict: &Verdict, approvals: &[PolicyApproval], now: DateTime<Utc>) ->
         why: why.map(|why| shown(why)),
         origin: shown(&verdict.origin),
         content: verdict.content.as_ref().map(ToString::to_string),
+        tool: verdict.tool.as_deref().map(shown),
         findings: verdict.findings.iter().map(row).collect(),
         more: verdict.more_findings,
         notes: verdict.notes.iter().map(|note| shown(note)).collect(),

@@ -73,6 +73,7 @@ pub(in crate::workflow) fn evaluated(run: &ConftestRun<'_>) -> PolicyEvaluation 
     PolicyEvaluation {
         found: Ok(found),
         output,
+        tool: None,
     }
 }
 

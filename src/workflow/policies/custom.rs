@@ -122,6 +122,7 @@ impl StepRoles {
             (None, Some(report)) => PolicyEvaluation {
                 found: findings(format, report),
                 output: report.shown.clone(),
+                tool: tool(format, &report.text),
             },
             (Some(why), _) => PolicyEvaluation::missing(why, ""),
             (None, None) => PolicyEvaluation::missing(
@@ -233,6 +234,14 @@ fn findings(format: ReportFormat, report: &StepReport) -> Result<Vec<PolicyFindi
         );
     }
     Ok(found)
+}
+
+/// Returns the programs that a report names.
+fn tool(format: ReportFormat, text: &str) -> Option<String> {
+    match format {
+        ReportFormat::Sarif => sarif::tools(text),
+        ReportFormat::Text | ReportFormat::Conftest | ReportFormat::Junit => None,
+    }
 }
 
 fn violations(findings: &[PolicyFinding]) -> usize {
@@ -379,6 +388,20 @@ mod tests {
         ");
         let silent = roles("a", "a", "-").evaluated(&name("a"), ReportFormat::Text, None);
         assert!(silent.found.is_err());
+    }
+
+    #[test]
+    fn a_report_in_sarif_names_its_tool() {
+        let text = r#"{"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "t", "version": "1.2"}}, "results": []}]}"#;
+        let report = report(text, true);
+        for (format, expected) in [
+            (ReportFormat::Sarif, Some("t 1.2")),
+            (ReportFormat::Text, None),
+        ] {
+            let evaluated = roles("a", "a", "-").evaluated(&name("a"), format, Some(&report));
+            assert_eq!(evaluated.found, Ok(Vec::new()));
+            assert_eq!(evaluated.tool.as_deref(), expected);
+        }
     }
 
     #[test]

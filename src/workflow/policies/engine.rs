@@ -19,6 +19,10 @@ use tokio::time::timeout;
 use crate::process::{CallOutput, Cmd, ProcessError};
 use crate::workflow::steps::{Deadline, Exec};
 
+/// Name of the engine with its version, which is that of this program.
+pub(in crate::workflow) const ENGINE: &str =
+    concat!("the engine of Lockkeeper ", env!("CARGO_PKG_VERSION"));
+
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 /// Time beyond that of the evaluation, in which the child reads the plan and ends.

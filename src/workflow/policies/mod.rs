@@ -72,6 +72,8 @@ pub(super) type DefinedSet = (Arc<PolicySet>, SetDigest);
 pub(super) struct PolicyEvaluation {
     pub found: Result<Vec<PolicyFinding>, String>,
     pub output: String,
+    /// Program that evaluated the set or tried to, with its version; `None` if it is unknown.
+    pub tool: Option<String>,
 }
 
 impl PolicyEvaluation {
@@ -80,6 +82,15 @@ impl PolicyEvaluation {
         Self {
             found: Err(why.into()),
             output: output.into(),
+            tool: None,
+        }
+    }
+
+    /// Returns the same with the program that evaluated the set.
+    pub fn by(self, tool: String) -> Self {
+        Self {
+            tool: Some(tool),
+            ..self
         }
     }
 }
@@ -103,11 +114,16 @@ impl PolicyWork {
         let read = ready.and_then(|ready| ready.read.as_ref().ok());
         let origin = read.map_or_else(|| "the workflow".to_owned(), |read| read.origin.clone());
         let content = read.and_then(|read| read.content.clone());
-        let PolicyEvaluation { found, output } = evaluated;
+        let PolicyEvaluation {
+            found,
+            output,
+            tool,
+        } = evaluated;
         let mut findings = match found {
             Ok(findings) => findings,
             Err(why) => {
-                return Verdict::not_evaluated(&set.name, digest.clone(), origin, why, output);
+                return Verdict::not_evaluated(&set.name, digest.clone(), origin, why, output)
+                    .by_tool(tool.as_deref());
             }
         };
         let notes = match ready.map(|ready| &ready.waivers) {
@@ -117,6 +133,7 @@ impl PolicyWork {
         };
         Verdict::of_findings(set, digest.clone(), origin, content, findings, output)
             .with_notes(notes)
+            .by_tool(tool.as_deref())
     }
 }
 
@@ -175,6 +192,7 @@ mod tests {
         let evaluated = PolicyEvaluation {
             found: Ok(vec![PolicyFinding::deny("main.deny", "public")]),
             output: "FAIL public".to_owned(),
+            tool: Some("conftest 0.62.0".to_owned()),
         };
         work.verdict(&work.sets[0], evaluated)
     }
@@ -196,6 +214,7 @@ mod tests {
         for verdict in [&ended, &broken, &plain] {
             assert!(verdict.is_failed());
             assert_eq!(verdict.output, "FAIL public");
+            assert_eq!(verdict.tool.as_deref(), Some("conftest 0.62.0"));
             assert_eq!(verdict.items, [Sha256Digest::of(b"FAIL public")]);
         }
     }

@@ -314,6 +314,7 @@ impl Steps<'_> {
         let user = self.exec.sandbox.user();
         let policies = check.write(number, read, facts, user);
         let policies = policies.map_err(|error| {
+        let tool = found.title();
             format!(
                 "the policies cannot be written to the disk of this server: {error}. Plan again"
             )
@@ -356,15 +357,17 @@ impl Steps<'_> {
                     "{}. Plan again, or ask an administrator",
                     describe_error(&error)
                 );
-                return Ok(PolicyEvaluation::missing(why, redacted(&error.output)));
+                let output = self.redacted(&error.output);
+                return Ok(PolicyEvaluation::missing(why, output).by(tool));
             }
         };
-        Ok(conftest::evaluated(&ConftestRun {
+        let evaluated = conftest::evaluated(&ConftestRun {
             code,
             report: &redacted(&report),
             errors: &redacted(&errors),
             fails_on_warnings: args.fails_on_warnings,
-        }))
+        });
+        Ok(evaluated.by(tool))
     }
 
     /// Finds conftest once for all sets. A download can take a while, and stops when the run is cancelled.
@@ -402,13 +405,16 @@ impl Steps<'_> {
         check: &mut PolicyCheck<'_>,
         set: &PolicySet,
     ) -> Result<PolicyEvaluation, String> {
-        let plan = self.private_plan(check).await?;
-        let request = engine_request(check.work, set, &plan).await?;
-        let found = engine::evaluate(&self.exec, &request).await?;
-        Ok(PolicyEvaluation {
-            output: conftest::text_of(&found),
-            found: Ok(found),
-        })
+        let request = engine_request(work, set, &self.files.show).await?;
+        let evaluated = match engine::evaluate(&self.exec, &request).await {
+            Ok(found) => PolicyEvaluation {
+                output: conftest::text_of(&found),
+                found: Ok(found),
+                tool: None,
+            },
+            Err(why) => PolicyEvaluation::missing(why, ""),
+        };
+        Ok(evaluated.by(engine::ENGINE.to_owned()))
     }
 
     /// Runs a command that reports about a set. A command that fails has reported too.

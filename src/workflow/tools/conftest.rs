@@ -31,6 +31,16 @@ pub struct FoundConftest {
     in_use: ToolInUse,
 }
 
+impl FoundConftest {
+    /// Returns the name of the program with its version, for people.
+    pub fn title(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{TITLE} {version}"),
+            None => format!("{TITLE} without a version"),
+        }
+    }
+}
+
 /// Returns the file name of a version.
 pub(super) fn file_name(version: &Version) -> String {
     format!("{PROGRAM}{version}")

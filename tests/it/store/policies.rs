@@ -100,6 +100,7 @@ fn passed(name: &str) -> Verdict {
         outcome: VerdictOutcome::Passed,
         origin: "/policies".to_owned(),
         content: Some(Sha256Digest::of(b"policies")),
+        tool: Some("conftest 0.62.0".to_owned()),
         findings: vec![finding(FindingLevel::Warn, "no tags")],
         more_findings: 0,
         items: Vec::new(),
@@ -284,6 +285,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
     let full = Verdict {
         origin: HOSTILE.to_owned(),
         content: None,
+        tool: Some(HOSTILE.to_owned()),
         findings: vec![
             PolicyFinding {
                 resource: Some(HOSTILE.to_owned()),
@@ -322,6 +324,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
         not_evaluated("a", HOSTILE),
         Verdict {
             output: "NUL \u{fffd}".to_owned(),
+            tool: None,
             ..passed("b")
         },
     ];
@@ -389,7 +392,7 @@ async fn standings_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
     assert_eq!(standings(found), standings(&whole));
     assert_eq!(found.approvals, whole.approvals);
     for verdict in &found.verdicts {
-        assert_eq!(verdict.output, "");
+        assert_eq!((verdict.output.as_str(), &verdict.tool), ("", &None));
         let mut texts = verdict.findings.iter().map(|finding| &finding.message);
         assert!(texts.all(String::is_empty), "{verdict:?}");
     }
@@ -578,6 +581,8 @@ async fn no_plan_is_applied_whose_verdict_was_damaged(db: &TestDb) {
         (&fine, "notes = '{'"),
         (&fine, "notes = '[\"x\"]'"),
         (&fine, "output = ''"),
+        (&fine, "tool = 'conftest 0.61.0'"),
+        (&fine, "tool = NULL"),
         (&fine, "texts = ''"),
         (&fine, "weights = '[]'"),
         (&bad, "weights = '[]'"),

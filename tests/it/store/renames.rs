@@ -113,7 +113,7 @@ const OTHERS: &[(&str, &str)] = &[
     // The origin of policies is a text for people, of the time of the plan.
     (
         "policy_verdicts",
-        "plan set_name definition outcome why origin content findings weights items notes output texts checksum",
+        "plan set_name definition outcome why origin content tool findings weights items notes output texts checksum",
     ),
     ("pull_heads", "head base_branch"),
     ("pulls", "state title"),

@@ -85,6 +85,7 @@ async fn a_violation_refuses_the_apply_until_an_owner_approves_it(backend: Backe
         "**❌ Policies did not pass**\n",
         "* ❌ the bucket is public",
         "`bob` can approve this.",
+        "<sub>Checked by conftest 0.62.0.</sub>",
         "lockkeeper approve_policies -d network",
     ] {
         assert!(plan.contains(part), "{part}\n{plan}");

@@ -219,6 +219,7 @@ mod tests {
             },
             origin: String::new(),
             content: None,
+            tool: None,
             findings,
             more_findings: 0,
             items: Vec::new(),

@@ -334,6 +334,7 @@ fn policy_set(name: &str, standing: SetStanding, findings: Vec<PolicyFinding>) -
         },
         origin: "policies at `main`".to_owned(),
         content: None,
+        tool: None,
         findings,
         more_findings: 0,
         items: Vec::new(),
@@ -393,6 +394,7 @@ fn outputs() -> Vec<PolicySetReport> {
         let set = policy_set(name, needs_one.clone(), vec![finding]);
         PolicySetReport {
             verdict: set.verdict.map(|verdict| Verdict {
+                tool: Some("conftest 0.62.0".to_owned()),
                 notes: vec!["The waiver of alice ended on 2026-11-20.".to_owned()],
                 output: output.to_owned(),
                 ..verdict

@@ -65,6 +65,8 @@ struct PolicySetView {
     more: usize,
     /// Remarks about waivers, such as those that have ended.
     notes: Vec<String>,
+    /// Program that evaluated the set, with its version, if the set prevents the apply.
+    tool: Option<String>,
     /// Sentence about the way out: the people who can approve, or that nobody can.
     way_out: Option<String>,
     evidence: Option<Block>,
@@ -204,6 +206,9 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> Pol
             .map(|note| shorten(note, LONGEST_MESSAGE))
             .collect(),
         more,
+        tool: verdict
+            .filter(|_| !set.is_met())
+            .and_then(|verdict| verdict.tool.clone()),
         way_out: way_out(set),
     }
 }

@@ -48,8 +48,8 @@ use crate::workflow::{FoundConftest, scratch};
 /// Maximum number of bytes of a plan as JSON that this program evaluates itself.
 const MAX_INPUT: u64 = 64 << 20;
 
-/// Maximum number of bytes of a plan as JSON that is kept for policies and steps.
-const MAX_SHOWN: u64 = 512 << 20;
+/// Maximum number of bytes of a plan as JSON that conftest gets. It needs many times as much memory.
+const MAX_CONFTEST_INPUT: u64 = 128 << 20;
 
 /// Maximum number of lines of a report on the page of the run.
 const MAX_LINES: usize = 2_000;
@@ -309,12 +309,12 @@ impl Steps<'_> {
         let read = work.policies_of(set)?;
         args.problem.clone()?;
         let facts = work.facts.as_ref().map_err(Clone::clone)?;
-        let plan = self.private_plan(check).await?;
+        check_plan(&self.files.show, MAX_CONFTEST_INPUT)?;
         let found = self.conftest_program(check).await?;
+        let tool = found.title();
         let user = self.exec.sandbox.user();
         let policies = check.write(number, read, facts, user);
         let policies = policies.map_err(|error| {
-        let tool = found.title();
             format!(
                 "the policies cannot be written to the disk of this server: {error}. Plan again"
             )
@@ -628,16 +628,29 @@ fn namespaces(set: &PolicySet) -> Vec<String> {
         .collect()
 }
 
-/// Checks that a step has written the plan as JSON.
-fn check_plan(show: &Path) -> Result<(), String> {
-    if show.is_file() {
+/// Checks that a step has written the plan as JSON, with at most `most` bytes.
+fn check_plan(show: &Path, most: u64) -> Result<(), String> {
+    let found = fs::metadata(show).ok().filter(fs::Metadata::is_file);
+    let Some(bytes) = found.map(|found| found.len()) else {
+        return Err(
+            "there is no plan as JSON, because no step before `policy_check` wrote `$SHOWFILE`. An administrator must add \
+             the step `show` to the stage `policy_check` of the workflow"
+                .to_owned(),
+        );
+    };
+    if bytes <= most {
         return Ok(());
     }
-    Err(
-        "there is no plan as JSON, because no step before `policy_check` wrote `$SHOWFILE`. An administrator must add the \
-         step `show` to the stage `policy_check` of the workflow"
-            .to_owned(),
-    )
+    let way_out = if bytes <= MAX_CONFTEST_INPUT {
+        "Split the project, or let conftest evaluate the set (`engine: conftest`)"
+    } else {
+        "Split the project"
+    };
+    Err(format!(
+        "the plan as JSON has {} MiB, and at most {} MiB are evaluated. {way_out}, then plan again",
+        bytes.div_ceil(1 << 20),
+        most >> 20
+    ))
 }
 
 /// Collects what the engine of this program needs for a set. The error says why the set cannot be evaluated.
@@ -648,14 +661,10 @@ async fn engine_request(
 ) -> Result<EngineRequest, String> {
     let files = rego_files(work.policies_of(set)?)?;
     let facts = work.facts.as_ref().map_err(Clone::clone)?;
-    check_plan(show)?;
+    check_plan(show, MAX_INPUT)?;
     let input = scratch::read(show.to_owned(), MAX_INPUT).await;
-    let input = input.map_err(|error| {
-        format!(
-            "the plan as JSON cannot be read: {error}. Split the project, or let conftest evaluate the set \
-             (`engine: conftest`)"
-        )
-    })?;
+    let input =
+        input.map_err(|error| format!("the plan as JSON cannot be read: {error}. Plan again"))?;
     let input = String::from_utf8(input.unwrap_or_default())
         .map_err(|_| "the plan as JSON is not text. Plan again".to_owned())?;
     Ok(EngineRequest {
@@ -818,12 +827,48 @@ mod tests {
             (unknown, &show, "the approvals cannot be determined"),
             (fine(), &absent, "must add the step `show`"),
             (fine(), &damaged, "the plan as JSON is not text"),
-            (fine(), &large, "Split the project"),
+            (
+                fine(),
+                &large,
+                "the plan as JSON has 65 MiB, and at most 64 MiB are evaluated",
+            ),
         ] {
             let request = engine_request(&work, &work.sets[0].0, show).await;
             let error = request.err().unwrap();
             assert!(error.contains(problem), "{error}");
         }
+    }
+
+    /// The files have holes in place of their bytes.
+    #[test]
+    fn a_plan_that_is_too_large_for_its_engine_is_refused_with_a_way_out() {
+        const MANY: u64 = 200_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let show = dir.path().join("plan.json");
+        let file = fs::File::create_new(&show).unwrap();
+        let mut told = Vec::new();
+        for (bytes, most) in [
+            (MAX_INPUT, MAX_INPUT),
+            (MAX_INPUT + 1, MAX_INPUT),
+            (MANY, MAX_INPUT),
+            (MAX_CONFTEST_INPUT, MAX_CONFTEST_INPUT),
+            (MANY, MAX_CONFTEST_INPUT),
+        ] {
+            file.set_len(bytes).unwrap();
+            let problem = check_plan(&show, most).err();
+            told.push(problem.unwrap_or_else(|| "fits".to_owned()));
+        }
+        insta::assert_snapshot!(told.join("\n"), @"
+        fits
+        the plan as JSON has 65 MiB, and at most 64 MiB are evaluated. Split the project, or let conftest evaluate the set (`engine: conftest`), then plan again
+        the plan as JSON has 191 MiB, and at most 64 MiB are evaluated. Split the project, then plan again
+        fits
+        the plan as JSON has 191 MiB, and at most 128 MiB are evaluated. Split the project, then plan again
+        ");
+        fs::remove_file(&show).unwrap();
+        fs::create_dir(&show).unwrap();
+        let error = check_plan(&show, MAX_INPUT).unwrap_err();
+        assert!(error.contains("no plan as JSON"), "{error}");
     }
 
     #[test]

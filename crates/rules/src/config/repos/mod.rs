@@ -21,7 +21,7 @@ mod project_rules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_policy::sets::PolicyConfig;
+use lockkeeper_policy::sets::{PolicyConfig, SetName};
 
 use super::access::TeamAuthz;
 use super::workflow::{FileVersion, PolicyStage, WorkflowOrigin, read_workflows};
@@ -131,6 +131,18 @@ impl ServerRepos {
     pub fn has_idle_policies(&self) -> bool {
         let is_on = |entry: &ReposEntry| entry.said.policy_check == Some(true);
         !self.policies.is_empty() && !self.policy_checks && !self.entries.iter().any(is_on)
+    }
+
+    /// Returns the policy sets without owners. Nobody may approve their violations, except for rules that name teams. Empty
+    /// if nothing is checked.
+    pub fn sets_without_owners(&self) -> Vec<SetName> {
+        if self.has_idle_policies() {
+            return Vec::new();
+        }
+        let sets = self.policies().sets.into_iter();
+        sets.filter(|set| set.owners.users.is_empty() && set.owners.teams.is_empty())
+            .map(|set| set.name)
+            .collect()
     }
 
     /// Returns the rules for one repository. For each key, the last entry that sets it is in effect (reference 5.2).

@@ -90,6 +90,19 @@ fn read_repos(reader: &mut SettingReader<'_>) -> ReadResult<Arc<ServerRepos>> {
                 .to_owned(),
         ));
     }
+    let without_owners = repos.sets_without_owners();
+    if !without_owners.is_empty() {
+        let names: Vec<String> = without_owners
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        reader.warn(StartupWarning::about(format!(
+            "nobody may approve violations of policy sets without owners ({}), so a plan that violates them is never applied, \
+             unless the rule names a team. Write `owners: {{teams: [TEAM]}}` below `policies` in the rules for repositories \
+             (--repo-config)",
+            names.join(", ")
+        )));
+    }
     let without_locking = read_lock_switch(reader, "disable-repo-locking")?;
     Ok(Arc::new(if without_locking {
         repos.without_locking()

@@ -773,7 +773,7 @@ fn policy_checks_need_policy_sets_and_sets_need_the_switch() {
     1. --enable-policy-checks (LOCKKEEPER_ENABLE_POLICY_CHECKS): policy checks are switched on, but the rules for repositories (`--repo-config`) have no policy sets, so that every plan would pass without a check
     Fix: write `policies: {policy_sets: [{name: NAME, path: /FOLDER/OF/POLICIES}]}` into the file of --repo-config, or remove the flag
     ");
-    let json = r#"{"policies": {"policy_sets": [{"name": "a", "path": "/p"}]}}"#;
+    let json = r#"{"policies": {"owners": {"users": ["ann"]}, "policy_sets": [{"name": "a", "path": "/p"}]}}"#;
     let is_checked = |config: &ServerConfig| {
         let rules = config
             .repo_rules
@@ -794,6 +794,26 @@ fn policy_checks_need_policy_sets_and_sets_need_the_switch() {
     assert!(is_checked(&on) && on.planning.policy_checks);
     assert!(on.comments.look.quiet_policy_checks);
     assert!(!warnings.contains("policy"), "{warnings}");
+}
+
+#[test]
+fn policy_sets_that_nobody_may_approve_are_told() {
+    let json = r#"{"policies": {"policy_sets": [
+        {"name": "a", "path": "/p"},
+        {"name": "b", "path": "/p", "owners": {"teams": ["acme/ops"]}},
+        {"name": "c", "engine": "steps", "owners": {"users": []}}
+    ]}}"#;
+    let told = |is_on: &str| {
+        let flags = [("repo-config-json", json), ("enable-policy-checks", is_on)];
+        let (_, warnings) = read_with(&flags, &[]).unwrap();
+        let lines: Vec<&str> = warnings
+            .lines()
+            .filter(|line| line.contains("owners"))
+            .collect();
+        lines.join("\n")
+    };
+    assert_snapshot!(told("true"), @"nobody may approve violations of policy sets without owners (`a`, `c`), so a plan that violates them is never applied, unless the rule names a team. Write `owners: {teams: [TEAM]}` below `policies` in the rules for repositories (--repo-config)");
+    assert_eq!(told("false"), "", "nothing is checked");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::model::{PullNumber, PullRef, Subject};
 use lockkeeper::queue::Tick;
-use lockkeeper_policy::verdict::VerdictOutcome;
+use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::NETWORK;
@@ -19,6 +19,7 @@ story!(
     each_set_needs_a_step_that_evaluates_it,
     a_step_reports_about_the_set_that_it_names,
     a_plan_is_cancelled_while_conftest_works,
+    the_status_is_pending_while_policies_are_checked,
     a_stage_that_fails_evaluates_nothing,
     a_plan_as_json_that_was_there_before_the_stage_does_not_count,
     a_step_cannot_change_the_plan_that_policies_see,
@@ -78,14 +79,23 @@ const CASES: [(&str, &str, &str); 11] = [
     ),
 ];
 
-/// Returns `SET: VERDICT` for each verdict of the plans of a pull request, in the order of the sets.
-async fn verdicts(bot: &Bot, pull: PullNumber) -> Vec<String> {
+/// Returns the verdicts of the plans of a pull request, in the order of the sets.
+async fn stored(bot: &Bot, pull: PullNumber) -> Vec<Verdict> {
     let at = PullRef {
         repo: "github.test/acme/infra".parse().unwrap(),
         subject: Subject::Pull(pull),
     };
-    let results = bot.store().policy_results(&at).await.unwrap();
-    let verdicts = results.into_values().flat_map(|plan| plan.verdicts);
+    let mut verdicts = Vec::new();
+    for plan in bot.store().plan_list(&at).await.unwrap() {
+        let results = bot.store().policy_results_of_run(plan.run).await.unwrap();
+        verdicts.extend(results.unwrap_or_default().verdicts);
+    }
+    verdicts
+}
+
+/// Returns `SET: VERDICT` for each verdict of the plans of a pull request.
+async fn verdicts(bot: &Bot, pull: PullNumber) -> Vec<String> {
+    let verdicts = stored(bot, pull).await.into_iter();
     verdicts
         .map(|verdict| {
             let found: Vec<&str> = verdict
@@ -172,6 +182,11 @@ async fn each_way_in_which_conftest_ends_is_a_verdict(backend: Backend) {
         gone.display()
     ));
     assert_begin(&verdicts(&bot, pull).await, &expected);
+    for verdict in stored(&bot, pull).await {
+        let is_run = verdict.set.as_str() != "is gone";
+        let expected = is_run.then_some("conftest 0.62.0");
+        assert_eq!(verdict.tool.as_deref(), expected, "{}", verdict.set);
+    }
     let calls = std::fs::read_to_string(bot.tools.join("conftest-calls")).unwrap();
     assert!(
         calls.contains(r#""base_branch":"main""#) && calls.contains(r#""network/conftest.toml""#),
@@ -346,6 +361,51 @@ async fn a_plan_is_cancelled_while_conftest_works(backend: Backend) {
     let other = "slow: not evaluated: conftest 0.62.0 is required, but this server has 0.56.0";
     assert_begin(&verdicts(&bot, pull).await, &[other.to_owned()]);
     is_never_applied(bot, pull).await;
+}
+
+/// Returns the line about the policy checks among the statuses of the head commit.
+fn status(bot: &Bot, pull: PullNumber) -> String {
+    let statuses = bot.statuses(pull);
+    let mut lines = statuses.lines();
+    let line = lines.find_map(|line| line.strip_prefix("lockkeeper/policy_check: "));
+    line.unwrap_or_default().to_owned()
+}
+
+/// A success of an earlier plan of the same commit does not stay while the policies are checked again.
+async fn the_status_is_pending_while_policies_are_checked(backend: Backend) {
+    const PENDING: &str = "Pending, Policy checks in progress...";
+    const SUCCESS: &str = "Success, 1/1 projects had policies checked successfully.";
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("main.rego");
+    std::fs::write(&policy, "package main\n").unwrap();
+    let config = json!({"policies": {
+        "owners": {"users": ["alice"]},
+        "policy_sets": [{"name": "slow", "path": dir.path()}],
+    }});
+    let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    bot.heard(pull);
+    assert_eq!(status(&bot, pull), SUCCESS);
+    std::fs::write(&policy, "package main\n# fake: hang\n").unwrap();
+    let comment = bot.github.comment(REPO, pull, "alice", "lockkeeper plan");
+    comment.await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.settle_short().await;
+    assert_eq!(status(&bot, pull), PENDING);
+    let comment = bot.github.comment(REPO, pull, "bob", "lockkeeper cancel");
+    comment.await.unwrap();
+    bot.settle_short().await;
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    bot.heard(pull);
+    let ended = status(&bot, pull);
+    assert!(!ended.is_empty() && ended != PENDING, "{ended}");
+    std::fs::write(&policy, "package main\n").unwrap();
+    bot.say(pull, "lockkeeper plan").await;
+    bot.heard(pull);
+    assert_eq!(status(&bot, pull), SUCCESS);
+    bot.end(&[LOCK]).await;
 }
 
 async fn a_stage_that_fails_evaluates_nothing(backend: Backend) {

@@ -62,7 +62,7 @@ async fn register_for(
         .unwrap()
 }
 
-async fn network(bot: &Bot) -> Application {
+pub(super) async fn network(bot: &Bot) -> Application {
     register(
         bot,
         ApplicationFields {
@@ -84,7 +84,7 @@ async fn asked(bot: &Bot, app: &Application, deed: ApplicationAction) -> Result<
 }
 
 /// Requests a run, and returns its result.
-async fn told(bot: &Bot, app: &Application, deed: ApplicationAction) -> String {
+pub(super) async fn told(bot: &Bot, app: &Application, deed: ApplicationAction) -> String {
     let command = asked(bot, app, deed).await.unwrap();
     bot.settle().await;
     let text = bot

@@ -38,6 +38,7 @@ mod plan;
 mod policy_annotations;
 mod policy_approvals;
 mod policy_gate;
+mod policy_table;
 mod policy_verdicts;
 mod projects;
 mod providers;

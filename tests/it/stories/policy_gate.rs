@@ -337,7 +337,7 @@ async fn a_stage_that_checks_nothing_makes_no_plan_stale(backend: Backend) {
 }
 
 /// Writes the server's file, and lets the server read it.
-async fn reload(bot: &Bot, path: &Path, text: &str) {
+pub(super) async fn reload(bot: &Bot, path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     let read = bot.replica.tick_repo_config().await.unwrap();
     assert!(matches!(read, FileCheck::Taken(_)), "{read:?}");

@@ -546,6 +546,10 @@ impl RemotePackages {
         size: Option<u64>,
     ) -> Result<bool, RemoteFault> {
         let _entry = ReadEntry(self, digest);
+        // Another read may have ended between the look of the request and the beginning of this one.
+        if self.open_copy(digest, size).await?.is_some() {
+            return Ok(true);
+        }
         let _place = self.places.acquire().await;
         let longest = READ_TIME + Duration::from_secs(size.unwrap_or(MAX_PACKAGE) / SLOWEST);
         let read = timeout(longest, self.read(digest, size)).await;

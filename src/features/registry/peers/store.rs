@@ -505,7 +505,6 @@ impl Store {
             | PeerState::Braked
             | PeerState::Diverged => others_walk_again_in_tx(&mut tx, name).await?,
         }
-        registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, name, to.as_str(), cause)
             .await?;
         let peer = peer_in_tx(&mut tx, name).await?;
@@ -534,7 +533,6 @@ impl Store {
             accepts,
         )?;
         walk_again_in_tx(&mut tx).await?;
-        registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, name, PeerState::Approved.as_str(), cause)
             .await?;
         let peer = peer_in_tx(&mut tx, name).await?;
@@ -635,6 +633,7 @@ impl Store {
             kept_error(error),
         )?;
         if changed > 0 {
+            registry_access_changed_in_tx(&mut tx).await?;
             others_walk_again_in_tx(&mut tx, name).await?;
             let what = format!("diverged: {}", kept_error(error));
             self.peer_event_in_tx(&mut tx, name, &what, cause).await?;
@@ -770,7 +769,7 @@ pub(super) async fn peers_in_tx(tx: &mut Tx) -> Result<Vec<Peer>> {
     rows.into_iter().map(PeerRow::peer).collect()
 }
 
-/// Changes the state of a peer.
+/// Changes the state of a peer. Servers keep the peers that are joined in memory, so they have to read them again.
 pub(super) async fn turn_in_tx(
     tx: &mut Tx,
     name: &DeploymentName,
@@ -783,8 +782,8 @@ pub(super) async fn turn_in_tx(
         name,
         to,
         kept_time(now),
-    )
-    .map(drop)
+    )?;
+    registry_access_changed_in_tx(tx).await
 }
 
 /// Lets all logs be read again from the first record, because other records count from now on. What was merged is passed

@@ -358,7 +358,7 @@ impl FindingLevel {
         }
 
         if !value.is_object() {
-            return Err("it is no object".to_owned());
+            return Err(format!("expected an object, found {}", kind_of(&value)));
         }
         let RawApproval { count, mut teams } =
             serde_json::from_value(value).map_err(|error| error.to_string())?;
@@ -545,6 +545,18 @@ fn digest_of(keys: &BTreeMap<String, Value>) -> Option<Sha256Digest> {
 
 fn one_approval() -> u32 {
     1
+}
+
+/// Returns the kind of a value, with its article.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }
 
 fn text_of(value: Value) -> Option<String> {

@@ -67,7 +67,7 @@ pub enum SetStanding {
     Changed,
     /// The plan has a verdict of this set, but the set is not configured any more.
     Removed,
-    /// A waiver that took a violation out has ended after the plan, so the violation counts again.
+    /// A waiver that took a violation out ended after the plan was made, so the violation counts again.
     WaiverEnded,
 }
 

@@ -379,7 +379,9 @@ fn reason(name: &SetName, standing: &SetStanding) -> String {
             format!("`{name}` was removed from the configuration after the plan")
         }
         SetStanding::WaiverEnded => {
-            format!("a waiver of `{name}` has ended after the plan, so that its violation counts")
+            format!(
+                "the waiver for `{name}` ended after this plan was made, so its violation counts"
+            )
         }
     }
 }

@@ -30,7 +30,7 @@ async fn help_is_given(backend: Backend) {
       cancel                 Stop the queued and running commands of this pull request.
       unlock                 Release all locks of this pull request and discard its plans.
       explain                Show which projects would be planned, by which rule, and why the others would not.
-      approve_policies       Approve plans whose policy checks failed; only for owners of the policies.
+      approve_policies       Approve plans that violate policies. Only owners of the policies can do this.
       version                Show which version of Terraform or OpenTofu a project uses.
       help                   Show this overview, or the usage of one command.
 

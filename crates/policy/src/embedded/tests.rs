@@ -161,11 +161,17 @@ violation contains {"msg": "c", "require_approval": {"count": 3}} if true
             );
         }
     }
-    for value in ["true", "null", "2", "[2]"] {
+    for (value, kind) in [
+        ("true", "a boolean"),
+        ("null", "null"),
+        ("2", "a number"),
+        ("[2]", "a list"),
+    ] {
         let text = format!(
             "package main\nviolation contains {{\"msg\": \"x\", \"require_approval\": {value}}} if true\n"
         );
-        assert!(error(&text).contains("it is no object"), "{value}");
+        let problem = format!("expected an object, found {kind}");
+        assert!(error(&text).contains(&problem), "{value}");
     }
     // It raises the level of hints as well.
     let text = "package main\nwarn contains {\"msg\": \"w\", \"require_approval\": {\"count\": 2}} if true\n";

@@ -47,7 +47,7 @@ pub struct ApprovePoliciesCommand {
 
 pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::ApprovePolicies,
-    about: "Approve plans whose policy checks failed; only for owners of the policies.",
+    about: "Approve plans that violate policies. Only owners of the policies can do this.",
     operands: Operands::None,
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE, &POLICY_SET, &CLEAR],
     extra: false,

@@ -50,7 +50,7 @@ fn the_overview_with_everything_allowed() {
       cancel                 Stop the queued and running commands of this pull request.
       unlock                 Release all locks of this pull request and discard its plans.
       explain                Show which projects would be planned, by which rule, and why the others would not.
-      approve_policies       Approve plans whose policy checks failed; only for owners of the policies.
+      approve_policies       Approve plans that violate policies. Only owners of the policies can do this.
       version                Show which version of Terraform or OpenTofu a project uses.
       import ADDRESS ID      Import an existing resource into the state of one project.
       state rm ADDRESS...    Remove resources from the state without destroying them.

@@ -295,7 +295,9 @@ fn says(set: &PolicySetReport) -> String {
         SetStanding::Removed => {
             "removed from the configuration after this plan. Plan again.".to_owned()
         }
-        SetStanding::WaiverEnded => "a waiver has ended after this plan. Plan again.".to_owned(),
+        SetStanding::WaiverEnded => {
+            "a waiver ended after this plan was made. Plan again.".to_owned()
+        }
     }
 }
 

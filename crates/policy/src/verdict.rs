@@ -1,7 +1,7 @@
 //! Verdict of one policy set on one plan. It is stored with the record of the plan, in the same transaction.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::NaiveDate;
 use lockkeeper_model::model::Sha256Digest;
@@ -27,7 +27,7 @@ pub struct Verdict {
     pub tool: Option<String>,
     /// Findings, worst first, at most [`MAX_FINDINGS`].
     pub findings: Vec<PolicyFinding>,
-    /// Number of findings beyond that limit.
+    /// Number of findings beyond that limit. If the outcome is `Failed`, none of them is a violation.
     pub more_findings: u32,
     /// Digests of the violations that an approval has to cover. Empty unless the outcome is `Failed`.
     pub items: Vec<Sha256Digest>,
@@ -79,6 +79,9 @@ const MAX_ORIGIN: usize = 500;
 impl Verdict {
     /// Returns the verdict of a set that was evaluated: it failed if a finding is a violation that no waiver takes out.
     ///
+    /// People can only approve what they can read. With more violations than are kept, the set counts as not evaluated, and
+    /// the verdict has the first ones, so that people can begin with them.
+    ///
     /// Approvals are bound to items. With the default pattern each violation is an item. Any other pattern cuts the items out of
     /// the output, and each violation that is in no match is an item, too. Where the pattern cuts out nothing, the whole output
     /// and each violation are items.
@@ -100,20 +103,19 @@ impl Verdict {
         } else {
             Vec::new()
         };
-        let Some(findings) = keep(findings) else {
-            let why = format!(
-                "The policies require approvals in more than {MAX_FINDINGS} different ways. Let fewer rules require approvals."
-            );
-            return Self::not_evaluated(&set.name, definition, origin, why, output);
+        let violations = findings.iter().filter(|one| one.is_violation()).count();
+        let (findings, outcome, items) = match keep(findings) {
+            FindingsKept::Enough(findings) if failed => (findings, VerdictOutcome::Failed, items),
+            FindingsKept::Enough(findings) => (findings, VerdictOutcome::Passed, items),
+            FindingsKept::TooFew(findings) => {
+                let outcome = VerdictOutcome::NotEvaluated(too_many(violations));
+                (findings, outcome, Vec::new())
+            }
         };
         Self {
             set: set.name.clone(),
             definition,
-            outcome: if failed {
-                VerdictOutcome::Failed
-            } else {
-                VerdictOutcome::Passed
-            },
+            outcome,
             origin: block(origin, MAX_ORIGIN),
             content,
             tool: None,
@@ -333,12 +335,20 @@ fn items_of_violations(violations: &[&PolicyFinding]) -> Vec<Sha256Digest> {
         .collect()
 }
 
-/// Returns at most [`MAX_FINDINGS`] findings. One violation of each level is among them, because levels say how many approvals
-/// are needed, and the violation whose waiver ends first. `None` if there are too many levels.
-fn keep(findings: Vec<PolicyFinding>) -> Option<Vec<PolicyFinding>> {
+/// Findings of a verdict, without those beyond the limit.
+enum FindingsKept {
+    /// Everything that decides is among them: each violation, and the one whose waiver ends first.
+    Enough(Vec<PolicyFinding>),
+    /// Violations were left out.
+    TooFew(Vec<PolicyFinding>),
+}
+
+/// Returns at most [`MAX_FINDINGS`] findings of a sorted list, the first ones: violations come before all others.
+fn keep(mut findings: Vec<PolicyFinding>) -> FindingsKept {
     if findings.len() <= MAX_FINDINGS {
-        return Some(findings);
+        return FindingsKept::Enough(findings);
     }
+    let violations = findings.iter().filter(|one| one.is_violation()).count();
     let first_to_end = findings
         .iter()
         .enumerate()
@@ -346,21 +356,28 @@ fn keep(findings: Vec<PolicyFinding>) -> Option<Vec<PolicyFinding>> {
         .filter_map(|(at, finding)| Some((finding.waived.as_ref()?.last_day(), at)))
         .min()
         .map(|(_, at)| at);
-    let mut levels = HashSet::new();
-    let mut kept = Vec::new();
-    let mut others = Vec::new();
-    for (at, finding) in findings.into_iter().enumerate() {
-        let is_new_level = finding.is_violation() && levels.insert(finding.level.clone());
-        if is_new_level || first_to_end == Some(at) {
-            kept.push(finding);
-        } else {
-            others.push(finding);
-        }
+    // The one whose waiver ends first takes the last place, unless it has a place anyway.
+    let beyond = first_to_end.filter(|at| *at >= MAX_FINDINGS);
+    let is_enough = violations + usize::from(beyond.is_some()) <= MAX_FINDINGS;
+    if let Some(at) = beyond.filter(|_| is_enough) {
+        findings.swap(MAX_FINDINGS - 1, at);
     }
-    let free = MAX_FINDINGS.checked_sub(kept.len())?;
-    kept.extend(others.into_iter().take(free));
-    sort(&mut kept);
-    Some(kept)
+    findings.truncate(MAX_FINDINGS);
+    sort(&mut findings);
+    if is_enough {
+        FindingsKept::Enough(findings)
+    } else {
+        FindingsKept::TooFew(findings)
+    }
+}
+
+/// Returns the reason why a set with so many violations cannot be approved, and the way out.
+fn too_many(violations: usize) -> String {
+    format!(
+        "The policies found {violations} violations. People could not read all of them, so nobody can approve them. The \
+         page of the run has the first ones. Correct some of them, or let a rule report several resources as one \
+         violation, then plan again."
+    )
 }
 
 /// Returns the beginning of an output, with a last line that says how much is left out.
@@ -381,6 +398,8 @@ fn short_output(output: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use regex::Regex;
 
     use super::*;
@@ -659,31 +678,74 @@ mod tests {
         }
     }
 
-    #[test]
-    fn too_many_items_become_one() {
-        let verdict = |count: usize| {
-            let findings = (0..count).map(|n| PolicyFinding::deny("r", n.to_string()));
-            verdict_of(findings.collect())
-        };
-        assert_eq!(verdict(MAX_ITEMS).items.len(), MAX_ITEMS);
-        let (one, other) = (verdict(MAX_ITEMS + 1), verdict(MAX_ITEMS + 2));
-        assert_eq!((one.items.len(), other.items.len()), (1, 1));
-        assert_ne!(one.items, other.items);
-        assert_eq!(one.findings.len(), MAX_FINDINGS);
-        assert_eq!(one.more_findings as usize, MAX_ITEMS + 1 - MAX_FINDINGS);
+    /// Returns as many violations, each with a message of its own.
+    fn denied(count: usize) -> Vec<PolicyFinding> {
+        let numbers = 0..count;
+        numbers
+            .map(|n| PolicyFinding::deny("r", format!("{n:04}")))
+            .collect()
     }
 
     #[test]
-    fn the_approvals_that_are_needed_survive_the_limit_of_findings() {
-        let denied = (0..MAX_FINDINGS).map(|n| PolicyFinding::deny("r", n.to_string()));
+    fn too_many_items_become_one() {
+        let items = |count: usize| super::items(&denied(count), &ItemRegex::default(), "");
+        assert_eq!(items(MAX_ITEMS).len(), MAX_ITEMS);
+        let (one, other) = (items(MAX_ITEMS + 1), items(MAX_ITEMS + 2));
+        assert_eq!((one.len(), other.len()), (1, 1));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn violations_that_nobody_can_read_cannot_be_approved() {
+        let most = verdict_of(denied(MAX_FINDINGS));
+        assert!(most.is_failed());
+        assert_eq!((most.items.len(), most.more_findings), (MAX_FINDINGS, 0));
+        let more = verdict_of(denied(MAX_FINDINGS + 2));
+        let VerdictOutcome::NotEvaluated(why) = &more.outcome else {
+            panic!("{more:?}");
+        };
+        assert!(why.contains("found 202 violations") && why.ends_with("plan again."));
+        // People begin with the first ones.
+        assert_eq!((more.findings.len(), more.more_findings), (MAX_FINDINGS, 2));
+        assert!(more.items.is_empty());
+        assert_eq!(more.damage(), None);
+    }
+
+    #[test]
+    fn hints_and_waived_findings_leave_no_violation_out() {
+        let others = (0..MAX_FINDINGS).map(|n| PolicyFinding::warn("r", n.to_string()));
+        let passing = (0..MAX_FINDINGS).map(|n| waived(PolicyFinding::deny("a", n.to_string())));
         let strict = PolicyFinding::require_approval(5, vec!["acme/security".to_owned()], "r", "m");
-        let verdict = verdict_of(denied.chain([strict.clone()]).collect());
+        let open = denied(MAX_FINDINGS - 2).into_iter().chain([strict]);
+        let verdict = verdict_of(others.chain(passing).chain(open).collect());
+        assert!(verdict.is_failed());
         assert_eq!(verdict.findings.len(), MAX_FINDINGS);
-        assert_eq!(verdict.findings.last(), Some(&strict));
-        let ways = (0..=MAX_FINDINGS)
-            .map(|n| PolicyFinding::require_approval(1, vec![format!("acme/{n}")], "r", "m"));
-        let verdict = verdict_of(ways.collect());
-        assert!(matches!(verdict.outcome, VerdictOutcome::NotEvaluated(_)));
+        assert_eq!(verdict.violations().count(), MAX_FINDINGS - 1);
+        assert_eq!(verdict.more_findings as usize, 2 * MAX_FINDINGS - 1);
+    }
+
+    #[test]
+    fn the_waiver_that_ends_first_has_a_place() {
+        let until = |name: &str, last_day: &str| {
+            let mut finding = waived(PolicyFinding::deny("r", name));
+            let waiver = finding.waived.as_mut().expect("a waiver applies");
+            waiver.until = last_day.to_owned();
+            finding
+        };
+        let of = |open: usize| {
+            let waived = [until("a", "2026-12-31"), until("b", "2026-12-01")];
+            verdict_of(denied(open).into_iter().chain(waived).collect())
+        };
+        let verdict = of(MAX_FINDINGS - 1);
+        assert!(verdict.is_failed());
+        assert_eq!(verdict.findings.len(), MAX_FINDINGS);
+        let day = |text: &str| text.parse::<NaiveDate>().unwrap();
+        assert!(!verdict.has_ended_waiver(day("2026-12-01")));
+        assert!(verdict.has_ended_waiver(day("2026-12-02")));
+        assert!(matches!(
+            of(MAX_FINDINGS).outcome,
+            VerdictOutcome::NotEvaluated(_)
+        ));
     }
 
     #[test]

@@ -301,14 +301,9 @@ fn says(set: &PolicySetReport) -> String {
     }
 }
 
-/// Counts the violations. Nobody knows the weight of findings beyond the limit of a verdict.
+/// Counts the violations. None of the findings beyond the limit of a verdict is one.
 fn violations(verdict: &Verdict) -> String {
-    let text = counted(verdict.violations().count(), "violation");
-    if verdict.more_findings > 0 {
-        format!("at least {text}")
-    } else {
-        text
-    }
+    counted(verdict.violations().count(), "violation")
 }
 
 fn number(number: u32) -> usize {

@@ -281,6 +281,8 @@ impl Store {
         tx: &mut Tx,
         end: &FinishedCommand,
     ) -> Result<bool> {
+        // Approvals are compared with this time, and another replica may have received them.
+        let finished_at = self.skew_in_tx(tx).await?.of(self.now());
         let rows = execute!(
             tx,
             "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
@@ -288,7 +290,7 @@ impl Store {
             end.outcome,
             end.reason.as_deref().map(free_text),
             end.result.as_deref().map(free_text),
-            self.now(),
+            finished_at,
             end.id,
         )?;
         if rows == 0 {

@@ -6,7 +6,8 @@
 //!
 //! The checks have this order:
 //! - Policies are checked at all, and the plan is one of the commit that the pull request has now.
-//! - The plan is older than the comment, so that its author can have seen the violations.
+//! - The comment was written after the command that made the plan had ended, so that its author can have seen the
+//!   violations. A plan is stored earlier, while other projects of the command are still planned.
 //! - The set is violated. A set that was not evaluated, or has changed since, cannot be approved.
 //! - The person owns the set, or is in a team that a violated rule names. The author of the pull request may be excluded.
 //!
@@ -16,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_policy::sets::{PolicySet, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
@@ -180,8 +181,7 @@ impl ApprovalRequest<'_> {
             blocked: plan.blocked.clone(),
             ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Refused)
         };
-        let stale = stale(cx, self.command, plan).filter(|_| !self.command.clear);
-        if let Some(text) = stale {
+        if let Some(text) = stale(cx, self.command, plan).await? {
             return Ok(ProjectReport {
                 message: Some(text),
                 next: Next::Plan,
@@ -506,18 +506,18 @@ struct ApprovalOutcome {
 }
 
 /// Returns the reason why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
-fn stale(
+async fn stale(
     cx: &CommandCx<'_>,
     command: &ApprovePoliciesCommand,
     plan: &PlanRecord,
-) -> Option<UserText> {
+) -> Result<Option<UserText>, sqlx::Error> {
     if plan.head != cx.pull.head {
         let message = format!(
             "the plan was made for commit `{}`, and the pull request is at `{}` now. Nothing was approved.",
             plan.head.short(),
             cx.pull.head.short()
         );
-        return Some(UserText::new(message, []));
+        return Ok(Some(UserText::new(message, [])));
     }
     if plan.base_branch != cx.pull.base_branch {
         let message = format!(
@@ -525,7 +525,7 @@ fn stale(
              Nothing was approved.",
             plan.base_branch, cx.pull.base_branch
         );
-        return Some(UserText::new(message, []));
+        return Ok(Some(UserText::new(message, [])));
     }
     let Some(written_at) = command.written_at else {
         let host = cx.pull.at.repo.host();
@@ -534,17 +534,38 @@ fn stale(
              Nothing was approved."
         );
         let hint = "Comment the command again.".to_owned();
-        return Some(UserText::new(message, [hint]));
+        return Ok(Some(UserText::new(message, [hint])));
     };
     // The delivery may be late, and the forge names full seconds.
     let seen_at = cx.row.created_at.min(written_at + TimeDelta::seconds(1));
-    if plan.created_at <= seen_at {
-        return None;
+    if readable_since(cx, plan)
+        .await?
+        .is_some_and(|since| since <= seen_at)
+    {
+        return Ok(None);
     }
     let message = "the plan is newer than the comment that approves it, so nobody can have looked at it before. \
                    Nothing was approved.";
     let hint = "Look at what the policies found, then comment the command again.".to_owned();
-    Some(UserText::new(message, [hint]))
+    Ok(Some(UserText::new(message, [hint])))
+}
+
+/// Returns the time since which people can read what the policies found: one comment, at the end of the command, reports
+/// on all of its projects. `None`: the command that made the plan has not ended.
+async fn readable_since(
+    cx: &CommandCx<'_>,
+    plan: &PlanRecord,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let store = &cx.ctx.store;
+    let command = match store.run_get(plan.run).await? {
+        Some(run) => store.command_get(run.command).await?,
+        None => None,
+    };
+    // Commands are removed long after their end only.
+    let Some(command) = command else {
+        return Ok(Some(plan.created_at));
+    };
+    Ok(command.finished_at.map(|end| end.max(plan.created_at)))
 }
 
 fn not_an_owner(login: &str, set: &PolicySet, verdict: Option<&Verdict>) -> String {

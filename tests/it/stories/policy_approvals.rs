@@ -4,23 +4,25 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::emulator::{Delivering, NewTeam};
+use lockkeeper::emulator::{NewPull, NewTeam};
 use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
 use serde_json::{Value, json};
 
-use crate::stories::NETWORK;
-use crate::support::bot::{Bot, Parcel, REPO};
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 
 story!(
     a_violation_refuses_the_apply_until_an_owner_approves_it,
     an_approval_does_not_outlive_the_plan_that_its_author_saw,
+    nobody_approves_a_plan_before_a_comment_shows_its_violations,
     a_sticky_approval_counts_as_long_as_the_violations_are_the_same,
     every_person_counts_once_and_the_author_not_at_all,
     members_of_a_team_approve,
     an_approval_can_be_withdrawn,
     a_set_that_was_not_evaluated_cannot_be_approved,
-    a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once,
+    violations_that_nobody_can_read_cannot_be_approved,
 );
 
 pub(super) const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -130,6 +132,52 @@ async fn an_approval_does_not_outlive_the_plan_that_its_author_saw(backend: Back
     tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
     assert_eq!(applies(&bot), 0);
     bot.end(&[LOCK]).await;
+}
+
+/// The first project is planned, and the second one is slow. Somebody approves between the two.
+async fn nobody_approves_a_plan_before_a_comment_shows_its_violations(backend: Backend) {
+    const ORDER: (&str, &str) = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- name: app\n  dir: app\n  execution_order_group: 1\n- name: net\n  dir: network\n",
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"users": ["bob"]}, "when": {"dirs": ["network"]}});
+    let config = config(&[set(dir.path(), "basics", PUBLIC, &keys)]);
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK, APP, ORDER], &flags).await;
+    let slow = ("app/main.tf", "# fake: wait plan\n");
+    bot.push("wider", &[WIDER, slow]).await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    let recorded = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    assert_eq!(recorded.len(), 1, "{recorded:?}");
+    bot.db.clock.advance(Duration::from_secs(5));
+    let comment = bot.github.comment(REPO, pull, "bob", APPROVE);
+    comment.await.unwrap();
+    bot.settle_short().await;
+    bot.db.clock.advance(Duration::from_secs(5));
+    bot.go();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    let told = bot.heard(pull);
+    let newer = "the plan is newer than the comment that approves it";
+    assert!(told.len() == 2 && told[1].contains(newer), "{told:#?}");
+    let apply = "lockkeeper apply -p net";
+    tells(&mut bot, pull, "alice", apply, "has 0 of 1 approval.").await;
+    assert_eq!(applies(&bot), 0);
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    tells(&mut bot, pull, "alice", apply, ": applied\n").await;
+    assert_eq!(applies(&bot), 1);
+    bot.end(&["acme/infra/app/default by #1", LOCK]).await;
 }
 
 async fn a_sticky_approval_counts_as_long_as_the_violations_are_the_same(backend: Backend) {
@@ -256,51 +304,40 @@ async fn a_set_that_was_not_evaluated_cannot_be_approved(backend: Backend) {
     bot.end(&[LOCK]).await;
 }
 
-async fn a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once(backend: Backend) {
+/// A verdict keeps 200 violations. The policies find one more.
+async fn violations_that_nobody_can_read_cannot_be_approved(backend: Backend) {
     let dir = tempfile::tempdir().unwrap();
-    let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
-    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let orders = |count: usize| -> String {
+        let numbers = 0..count;
+        let lines: Vec<String> = numbers
+            .map(|n| format!("# fake: deny bucket {n} is public"))
+            .collect();
+        lines.join("\n")
+    };
+    let bob = owned_by(&["bob"]);
+    let sets = [set(dir.path(), "basics", &orders(201), &bob)];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
-    // The delivery of the comment is lost, and the project is planned again before somebody delivers it.
-    bot.github.set_delivering(Delivering::Held).await;
-    let comment = bot.github.comment(REPO, pull, "bob", APPROVE).await;
-    comment.unwrap();
-    let late = bot.github.lose_next().expect("it was held");
-    assert_eq!(late.event, "issue_comment");
-    bot.db.clock.advance(Duration::from_mins(5));
-    let again = "0 of 2 approvals";
-    tells(&mut bot, pull, "alice", "lockkeeper plan", again).await;
-    bot.github.redeliver(late.id).await.unwrap();
-    bot.settle().await;
-    let answer = bot.answer(pull);
-    let newer = "the plan is newer than the comment that approves it";
-    assert!(answer.contains(newer), "{answer}");
-    tells(&mut bot, pull, "alice", APPLY, "has 0 of 2 approvals.").await;
-    let half = "1 violation, 1 of 2 approvals, by `bob`";
-    tells(&mut bot, pull, "bob", APPROVE, half).await;
-    let mut deliveries = bot.github.deliveries().into_iter();
-    let of_bob = deliveries
-        .rfind(|one| one.recorded.body["comment"]["user"]["login"] == "bob")
-        .expect("the comment was delivered");
-    assert_ne!(of_bob.id, late.id);
-    bot.github.redeliver(of_bob.id).await.unwrap();
-    // A webhook of the organisation delivers the same comment under another number.
-    let parcel = Parcel::new("d-2", "issue_comment", &of_bob.recorded.body);
-    assert_eq!(bot.post(&parcel).await, (200, "accepted\n".to_owned()));
-    bot.settle().await;
-    assert_eq!(bot.heard(pull), Vec::<String>::new());
-    tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
+    let plan = bot.answer(pull);
+    for part in [
+        "**Policy set `basics`**: not evaluated: The policies found 201 violations.",
+        "nobody can approve them",
+        "then plan again.",
+        "Approvals do not help here.",
+    ] {
+        assert!(plan.contains(part), "{part}\n{plan}");
+    }
+    assert!(!plan.contains("approve_policies"), "{plan}");
+    let no_help = "No approval can let this plan pass. Plan again.";
+    tells(&mut bot, pull, "bob", APPROVE, no_help).await;
+    let refused = "The policies found 201 violations.";
+    tells(&mut bot, pull, "alice", APPLY, refused).await;
     assert_eq!(applies(&bot), 0);
-    tells(
-        &mut bot,
-        pull,
-        "olga",
-        APPROVE,
-        "approved by `bob` and `olga`",
-    )
-    .await;
-    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    // As many as a verdict keeps can be read and approved.
+    set(dir.path(), "basics", &orders(200), &bob);
+    let fewer = "200 violations, 0 of 1 approval";
+    tells(&mut bot, pull, "alice", "lockkeeper plan", fewer).await;
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
     assert_eq!(applies(&bot), 1);
     bot.end(&[LOCK]).await;
 }

@@ -164,17 +164,20 @@ fn denial(
             repo,
         ),
         actual: actual(&name, answer),
-        who_can: own_ways_out(action)
+        who_can: own_ways_out(ctx, action)
             .into_iter()
             .chain(ways_out(&name, answer))
             .collect(),
     }
 }
 
-/// Returns the way out that only some actions have.
-fn own_ways_out(action: Action) -> Option<String> {
-    (action == Action::ApprovePolicies)
-        .then(|| "An owner of the policy set can comment the command.".to_owned())
+/// Returns the ways out that only some actions have.
+fn own_ways_out(ctx: &Ctx, action: Action) -> Vec<String> {
+    if action != Action::ApprovePolicies {
+        return Vec::new();
+    }
+    let owner = "An owner of the policy set can comment the command.".to_owned();
+    [owner].into_iter().chain(policies::left_out(ctx)).collect()
 }
 
 fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnswer) -> Denial {

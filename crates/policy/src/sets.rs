@@ -185,6 +185,9 @@ pub struct WaiverFile {
     pub path: RepoPath,
 }
 
+/// Maximum number of teams whose members are looked up to find out whether somebody may approve.
+pub const MAX_OWNER_TEAMS: usize = 30;
+
 /// Digest of everything of a set that decides on a verdict: source, engine, item pattern, waivers. A verdict with another digest
 /// is stale.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

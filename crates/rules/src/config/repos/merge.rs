@@ -217,6 +217,13 @@ impl RepoRules {
         Some(self.project(config, project).policies?.value)
     }
 
+    /// Returns true if plans in the repository may be checked: the administrator switches that on, or lets the file of the
+    /// repository do so for single projects.
+    pub fn may_check_policies(&self) -> bool {
+        let is_possible = self.allows(OverrideKey::PolicyCheck) && !self.policies.is_empty();
+        self.policy_check.value || is_possible
+    }
+
     pub(super) fn policies_of_server(&self, project: &ProjectKey, custom: bool) -> ProjectPolicies {
         self.policies.of_project(project, custom)
     }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockkeeper_policy::sets::{
-    ItemRegex, PolicyConfig, PolicyEngine, PolicyOwners, PolicySet, PolicySource, ReportFormat,
-    SetName, SetScope, WaiverFile,
+    ItemRegex, MAX_OWNER_TEAMS, PolicyConfig, PolicyEngine, PolicyOwners, PolicySet, PolicySource,
+    ReportFormat, SetName, SetScope, WaiverFile,
 };
 use semver::Version;
 
@@ -443,7 +443,28 @@ fn read_sets(
         }
         sets.push(set);
     }
+    check_teams(reader, field, &sets);
     sets
+}
+
+/// Notes that the sets have more teams as owners than are looked up.
+fn check_teams(reader: &mut FileReader, field: &Field<Vec<PolicySetMapping>>, sets: &[SetWays]) {
+    let teams: BTreeSet<String> = sets
+        .iter()
+        .flat_map(|set| &set.usual.owners.teams)
+        .map(|team| team.to_ascii_lowercase())
+        .collect();
+    if let Some(place) = field.place()
+        && teams.len() > MAX_OWNER_TEAMS
+    {
+        let what = format!(
+            "the policy sets have {} teams as owners, and the members of at most {MAX_OWNER_TEAMS} are looked up, so the \
+             others may have no effect",
+            teams.len()
+        );
+        let help = "put the owners into fewer teams, or name them as `users`";
+        reader.without_effect(place, what, help);
+    }
 }
 
 fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) -> Option<SetWays> {

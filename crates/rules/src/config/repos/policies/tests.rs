@@ -206,6 +206,44 @@ fn settings_that_would_let_violations_pass_have_no_effect() {
     ");
 }
 
+#[test]
+fn more_teams_than_are_looked_up_are_noted() {
+    let notes = |count: usize| {
+        let teams: Vec<String> = (0..count).map(|n| format!("acme/t{n}")).collect();
+        let (first, second) = teams.split_at(count / 2);
+        let text = format!(
+            "policies: {{policy_sets: [{{name: a, path: /p, owners: {{teams: [{}, ACME/T0]}}}}, {{name: b, path: /p, owners: {{teams: [{}]}}}}]}}",
+            first.join(", "),
+            second.join(", ")
+        );
+        let repos = parse(&text).unwrap();
+        let notes = repos.without_effect().1.iter().map(ToString::to_string);
+        notes.collect::<Vec<_>>()
+    };
+    assert_eq!(notes(MAX_OWNER_TEAMS), [""; 0]);
+    let one = notes(MAX_OWNER_TEAMS + 1);
+    assert!(
+        one.len() == 1 && one[0].contains("have 31 teams as owners"),
+        "{one:?}"
+    );
+}
+
+#[test]
+fn a_repository_may_be_checked_if_one_of_its_projects_could_be() {
+    const SETS: &str = "policies: {policy_sets: [{name: a, path: /p}]}";
+    let may = |entry: &str, sets: &str| {
+        let text = format!("repos: [{{id: /.*/, {entry}}}]\n{sets}");
+        let repos = parse(&text).unwrap_or_else(|errors| panic!("{text}: {errors}"));
+        let repo = "github.com/acme/infra".parse().unwrap();
+        repos.rules(&repo).may_check_policies()
+    };
+    assert!(may("policy_check: true", SETS));
+    assert!(may("allowed_overrides: [policy_check]", SETS));
+    assert!(!may("allowed_overrides: [policy_check]", ""));
+    assert!(!may("allowed_overrides: [workflow]", SETS));
+    assert!(!may("policy_check: false", SETS));
+}
+
 /// The example of Atlantis for custom policy checks, word for word.
 const CUSTOM: &str = "
 repos:

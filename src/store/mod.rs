@@ -104,7 +104,7 @@ pub use owner_overview::OwnerOverview;
 pub use owners::{CreateOwner, DeleteOwner, Owner};
 pub use pending_statuses::PendingStatus;
 pub use plans::{PlanParts, RecordPlan};
-pub use policies::{PlanPolicies, PolicyApprove};
+pub use policies::{PlanPolicies, PolicyApprove, ProjectApproval, SetApprovals};
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
 pub use renames::{RENAMED_COLUMNS, Rename, RenameRefused, Renamed};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};

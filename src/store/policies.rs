@@ -21,15 +21,16 @@ use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
-use super::locks::name_column;
+use super::locks::{name_column, name_from_column};
 use super::people::account_column;
 use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
 use super::{
-    ApplyChecks, Result, Store, TeamMember, Tx, execute, free_text, kept_time, on_snapshot, on_tx,
+    ApplyChecks, Result, Store, TeamMember, Tx, execute, free_text, kept_time, on_pool,
+    on_snapshot, on_tx,
 };
 use crate::model::{
-    AccountId, Cause, LockEventKind, NewLockEvent, PlanId, PlanRecord, PullRef, PullState, RunId,
-    Sha256Digest,
+    AccountId, Cause, LockEventKind, NewLockEvent, PlanId, PlanRecord, ProjectKey, PullRef,
+    PullState, RepoPath, RunId, Sha256Digest, WorkspaceName,
 };
 
 /// Verdicts and approvals that decide whether a plan may be applied.
@@ -57,6 +58,22 @@ impl PlanPolicies {
         }
         self
     }
+}
+
+/// An approval, and the project of its plan. That plan may be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectApproval {
+    pub project: ProjectKey,
+    pub approval: PolicyApproval,
+}
+
+/// Approvals of one set in one project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetApprovals {
+    pub project: ProjectKey,
+    pub set: SetName,
+    /// The only person whose approvals are meant; `None` for all people.
+    pub person: Option<String>,
 }
 
 /// Outcome of an approval.
@@ -100,6 +117,10 @@ macro_rules! approvals_sql {
     };
 }
 
+/// Approvals in all projects of a pull, also in those without a plan.
+const ALL_APPROVALS_OF_PULL: &str = "SELECT a.plan AS of_plan, a.plan, a.set_name, a.person, a.account, a.login, a.teams, \
+     a.is_author, a.items, a.definition, a.approved_at, a.dir, a.workspace, a.name FROM policy_approvals a \
+     WHERE a.repo = $1 AND a.pull = $2";
 const VERDICTS_OF_PLAN: &str = whole_verdicts_sql!("p.id = $1");
 const VERDICTS_OF_RUN: &str = whole_verdicts_sql!("p.run = $1");
 const VERDICTS_OF_PULL: &str =
@@ -185,7 +206,7 @@ impl Store {
             approval_put_in_tx(&mut tx, plan, approval).await?;
             events.push(event(
                 LockEventKind::PolicyApproved,
-                plan,
+                (&plan.pull, &plan.project),
                 &approval.set,
                 cause,
             ));
@@ -194,32 +215,60 @@ impl Store {
         tx.commit().await.map(|()| PolicyApprove::Stored)
     }
 
-    /// Removes all approvals of these sets in the project of a plan, also those of earlier plans. Returns the sets that
-    /// had approvals.
+    /// Lists the approvals in a pull, the oldest first, also those of plans that were discarded or removed. Those that
+    /// cannot be read are left out, because they do not count.
+    pub async fn policy_approvals(&self, pull: &PullRef) -> Result<Vec<ProjectApproval>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ProjectApprovalRow>(ALL_APPROVALS_OF_PULL)
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
+        let mut all: Vec<ProjectApproval> = rows
+            .into_iter()
+            .filter_map(ProjectApprovalRow::approval)
+            .collect();
+        all.sort_by(|one, other| {
+            let (a, b) = (&one.approval, &other.approval);
+            (a.at, &one.project, &a.set, &a.person).cmp(&(b.at, &other.project, &b.set, &b.person))
+        });
+        Ok(all)
+    }
+
+    /// Removes approvals in a pull, also those of plans that are gone. Returns the sets that had approvals.
     pub async fn policy_clear(
         &self,
-        plan: &PlanRecord,
-        sets: &[SetName],
+        pull: &PullRef,
+        unwanted: &[SetApprovals],
         cause: &Cause,
     ) -> Result<Vec<SetName>> {
         let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, &plan.pull).await?;
+        pull_hold_in_tx(&mut tx, pull).await?;
         let (mut cleared, mut events) = (Vec::new(), Vec::new());
-        for set in sets {
+        for SetApprovals {
+            project,
+            set,
+            person,
+        } in unwanted
+        {
             let rows = execute!(
                 &mut tx,
                 "DELETE FROM policy_approvals WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND name = $5 \
-                 AND set_name = $6",
-                &plan.pull.repo,
-                plan.pull.subject,
-                &plan.project.dir,
-                &plan.project.workspace,
-                name_column(&plan.project),
+                 AND set_name = $6 AND ($7 = '' OR person = $7)",
+                &pull.repo,
+                pull.subject,
+                &project.dir,
+                &project.workspace,
+                name_column(project),
                 set.as_str(),
+                person.as_deref().unwrap_or_default(),
             )?;
             if rows > 0 {
-                events.push(event(LockEventKind::PolicyCleared, plan, set, cause));
-                cleared.push(set.clone());
+                events.push(event(
+                    LockEventKind::PolicyCleared,
+                    (pull, project),
+                    set,
+                    cause,
+                ));
+                if !cleared.contains(set) {
+                    cleared.push(set.clone());
+                }
             }
         }
         self.lock_events_in_tx(&mut tx, events).await?;
@@ -372,8 +421,13 @@ fn collect<R: ReadableVerdict>(
     Ok(of_plans)
 }
 
-fn event(kind: LockEventKind, plan: &PlanRecord, set: &SetName, cause: &Cause) -> NewLockEvent {
-    let about = format!("policy set `{set}` of {}", plan.project);
+fn event(
+    kind: LockEventKind,
+    (pull, project): (&PullRef, &ProjectKey),
+    set: &SetName,
+    cause: &Cause,
+) -> NewLockEvent {
+    let about = format!("policy set `{set}` of {project}");
     let reason = if cause.reason.is_empty() {
         about
     } else {
@@ -383,7 +437,7 @@ fn event(kind: LockEventKind, plan: &PlanRecord, set: &SetName, cause: &Cause) -
         kind,
         key: None,
         scope: None,
-        pull: Some(plan.pull.clone()),
+        pull: Some(pull.clone()),
         concern: None,
         cause: Cause {
             reason,
@@ -606,6 +660,30 @@ struct ApprovalRow {
     items: String,
     definition: String,
     approved_at: DateTime<Utc>,
+}
+
+/// An approval as it is stored, with the project of its plan.
+#[derive(sqlx::FromRow)]
+struct ProjectApprovalRow {
+    #[sqlx(flatten)]
+    approval: ApprovalRow,
+    dir: RepoPath,
+    workspace: WorkspaceName,
+    name: String,
+}
+
+impl ProjectApprovalRow {
+    /// Returns the approval. One that cannot be read does not count.
+    fn approval(self) -> Option<ProjectApproval> {
+        Some(ProjectApproval {
+            approval: self.approval.approval()?,
+            project: ProjectKey {
+                dir: self.dir,
+                workspace: self.workspace,
+                name: name_from_column(&self.name),
+            },
+        })
+    }
 }
 
 fn account_of(number: i64) -> std::result::Result<AccountId, String> {

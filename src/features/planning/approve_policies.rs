@@ -11,14 +11,14 @@
 //! - The set is violated. A set that was not evaluated, or has changed since, cannot be approved.
 //! - The person owns the set, or is in a team that a violated rule names. The author of the pull request may be excluded.
 //!
-//! To withdraw approvals, only ownership is checked, because a withdrawal can only refuse more.
+//! To withdraw approvals needs much less (`withdraw_approvals.rs`).
 //!
 //! A team whose members the forge does not name lets nobody approve (P6).
 
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lockkeeper_policy::sets::{PolicySet, SetName};
+use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
 use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
 
@@ -27,7 +27,7 @@ use super::policies::PlannedRules;
 use super::policy_checks::{self, CurrentSet};
 use super::projects::{self, PlanUse, Work};
 use super::stop::Stop;
-use super::{CommandCx, permission};
+use super::{CommandCx, permission, withdraw_approvals};
 use crate::authz;
 use crate::command::ApprovePoliciesCommand;
 use crate::config::access::Action;
@@ -37,9 +37,6 @@ use crate::forges::ForgeError;
 use crate::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, WorkspaceName};
 use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText, approval_sentence};
 use crate::store::{PlanPolicies, PolicyApprove};
-
-/// Maximum number of teams of one set whose members are looked up for an approval.
-const MOST_TEAMS: usize = 30;
 
 pub(super) async fn run(
     cx: &CommandCx<'_>,
@@ -53,8 +50,11 @@ pub(super) async fn run(
             return Ok(Reply::refused("policy_set", message, Vec::new()));
         }
     };
+    if command.clear {
+        return Box::pin(withdraw_approvals::run(cx, command, only.as_ref())).await;
+    }
     let found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
-    if found.is_empty() && !policy_checks::is_on(cx) {
+    if found.is_empty() && !policy_checks::may_be_on(cx) {
         return Ok(not_checked());
     }
     let Some(person) = person(cx, command) else {
@@ -62,12 +62,7 @@ pub(super) async fn run(
     };
     // No status says that it runs: it asks nothing but the database and the forge.
     cx.start(vec![]).await?;
-    let used_to = if command.clear {
-        PlanUse::Withdraw
-    } else {
-        PlanUse::Approve
-    };
-    let meant = projects::plans(cx, &command.target, used_to).await?;
+    let meant = projects::plans(cx, &command.target, PlanUse::Approve).await?;
     let all = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let of_head: Vec<&PlanRecord> = all
         .iter()
@@ -78,6 +73,10 @@ pub(super) async fn run(
         return Ok(refusal);
     }
     let work = Work::of_plans(cx.ctx, rules, &of_head);
+    let is_checked = policy_checks::is_on(cx, &work, of_head.iter().map(|plan| &plan.project));
+    if found.is_empty() && !of_head.is_empty() && !is_checked {
+        return Ok(not_checked());
+    }
     run_hooks(cx, &work, &of_head, command).await?;
     let approving = ApprovalRequest {
         cx,
@@ -143,7 +142,7 @@ fn nobody_known(cx: &CommandCx<'_>) -> Reply {
 
 /// Returns the person behind the command: the numeric account of the forge, or the account of this server if the forge
 /// names none. A login can be taken by somebody else.
-fn person(cx: &CommandCx<'_>, command: &ApprovePoliciesCommand) -> Option<String> {
+pub(super) fn person(cx: &CommandCx<'_>, command: &ApprovePoliciesCommand) -> Option<String> {
     match (command.person, cx.row.actor.account) {
         (Some(number), _) => Some(format!("{} {number}", cx.pull.at.repo.host())),
         (None, Some(account)) => Some(format!("account {account}")),
@@ -151,7 +150,7 @@ fn person(cx: &CommandCx<'_>, command: &ApprovePoliciesCommand) -> Option<String
     }
 }
 
-/// Request to approve, or to withdraw approvals.
+/// Request to approve violations of some plans.
 struct ApprovalRequest<'a> {
     cx: &'a CommandCx<'a>,
     command: &'a ApprovePoliciesCommand,
@@ -170,6 +169,21 @@ struct ApproverStanding {
     may_approve: bool,
     /// True if the author of the command opened the pull request.
     is_author: bool,
+    /// Number of further teams that decide, and whose members were not looked up.
+    teams_left_out: usize,
+}
+
+/// Result of a request to approve one set.
+enum ApprovalAnswer {
+    /// An approval to store.
+    New {
+        approval: Box<PolicyApproval>,
+        teams_left_out: usize,
+    },
+    /// The person has approved before, as this sentence says. An attempt of this command that was cut off may have stored
+    /// the approval.
+    Given(String),
+    Refused(String),
 }
 
 impl ApprovalRequest<'_> {
@@ -208,12 +222,8 @@ impl ApprovalRequest<'_> {
                 ..report
             });
         }
-        let done = if self.command.clear {
-            self.clear(plan, &sets, &found).await?
-        } else {
-            self.approve(plan, &sets, &found, &standings).await?
-        };
-        self.report(plan, &sets, done, report).await
+        let done = self.approve(plan, &sets, found, &standings).await?;
+        Ok(report_on(cx, self.work, plan, done, report).await?)
     }
 
     /// Returns what was found for a plan, with the approvals that an apply would count now: people leave teams.
@@ -230,7 +240,7 @@ impl ApprovalRequest<'_> {
 
     /// Returns the reason why nothing of this plan can be approved.
     fn refusal(&self, plan: &PlanRecord, standings: &[(SetName, SetStanding)]) -> Option<UserText> {
-        if !self.command.clear && matches!(plan.state, PlanState::Applied | PlanState::Applying) {
+        if matches!(plan.state, PlanState::Applied | PlanState::Applying) {
             let message = "this plan was already applied, or is being applied, so there is nothing to approve.";
             return Some(UserText::new(message, []));
         }
@@ -265,7 +275,11 @@ impl ApprovalRequest<'_> {
     ) -> Result<ApprovalOutcome, Stop> {
         let cx = self.cx;
         let (mut approvals, mut outcome) = (Vec::new(), ApprovalOutcome::default());
+        let mut teams_missed = 0;
         for (name, standing) in standings.iter().filter(|(name, _)| self.is_meant(name)) {
+            if matches!(standing, SetStanding::Approved(_)) {
+                outcome.done.extend(self.given_for(plan, name, found));
+            }
             if !matches!(standing, SetStanding::NeedsApproval { .. }) {
                 continue;
             }
@@ -275,8 +289,15 @@ impl ApprovalRequest<'_> {
                 continue;
             };
             match self.approval(plan, set, verdict, &found.approvals).await? {
-                Ok(approval) => approvals.push(approval),
-                Err(why) => outcome.refused.push(why),
+                ApprovalAnswer::New {
+                    approval,
+                    teams_left_out,
+                } => {
+                    approvals.push(*approval);
+                    teams_missed = teams_missed.max(teams_left_out);
+                }
+                ApprovalAnswer::Given(sentence) => outcome.done.push(sentence),
+                ApprovalAnswer::Refused(why) => outcome.refused.push(why),
             }
         }
         if approvals.is_empty() {
@@ -299,6 +320,7 @@ impl ApprovalRequest<'_> {
                     quoted(&cx.row.actor.login),
                     names.join(", ")
                 ));
+                outcome.done.extend(teams_left_out_sentence(teams_missed));
             }
             PolicyApprove::PlanGone => outcome.refused.push(
                 "the plan was discarded or applied in the meantime, so nothing was approved."
@@ -308,6 +330,15 @@ impl ApprovalRequest<'_> {
         Ok(outcome)
     }
 
+    /// Returns the sentence that the author of the command has approved a set, if an approval of this plan says so.
+    fn given_for(&self, plan: &PlanRecord, name: &SetName, found: &PlanPolicies) -> Option<String> {
+        let is_given = found.approvals.iter().any(|approval| {
+            approval.set == *name && approval.plan == plan.id && approval.person == self.person
+        });
+        let login = quoted(&self.cx.row.actor.login);
+        is_given.then(|| format!("{login} has already approved the violations of `{name}`."))
+    }
+
     /// Returns the approval of one set, or why there is none.
     async fn approval(
         &self,
@@ -315,15 +346,17 @@ impl ApprovalRequest<'_> {
         current: &CurrentSet,
         verdict: &Verdict,
         given: &[PolicyApproval],
-    ) -> Result<Result<PolicyApproval, String>, Stop> {
+    ) -> Result<ApprovalAnswer, Stop> {
         let (cx, set) = (self.cx, &current.0);
         let (name, login) = (&set.name, &cx.row.actor.login);
         let standing = self.standing(current, verdict).await?;
         if !standing.may_approve {
-            return Ok(Err(not_an_owner(login, set, Some(verdict))));
+            let left_out = standing.teams_left_out;
+            let why = not_an_owner(login, set, verdict, left_out);
+            return Ok(ApprovalAnswer::Refused(why));
         }
         if set.prevent_self_approve && standing.is_author {
-            return Ok(Err(format!(
+            return Ok(ApprovalAnswer::Refused(format!(
                 "{} opened this pull request, so somebody else must approve `{name}` (`prevent_self_approve`).",
                 quoted(login)
             )));
@@ -350,54 +383,23 @@ impl ApprovalRequest<'_> {
                 && approval.definition == new.definition
                 && (approval.plan == plan.id || set.sticky)
         };
-        if given.iter().any(counts) {
-            return Ok(Err(format!(
+        let mut counting = given.iter().filter(|&one| counts(one)).peekable();
+        if counting.peek().is_some() {
+            let sentence = format!(
                 "{} has already approved `{name}`, and somebody else must approve it, too.",
                 quoted(login)
-            )));
-        }
-        Ok(Ok(new))
-    }
-
-    /// Withdraws all approvals of the sets that the author of the command may approve.
-    async fn clear(
-        &self,
-        plan: &PlanRecord,
-        sets: &[CurrentSet],
-        found: &PlanPolicies,
-    ) -> Result<ApprovalOutcome, Stop> {
-        let cx = self.cx;
-        let (mut names, mut outcome) = (Vec::new(), ApprovalOutcome::default());
-        for current in sets.iter().filter(|(set, _)| self.is_meant(&set.name)) {
-            let (set, _) = current;
-            let verdict = found
-                .verdicts
-                .iter()
-                .find(|verdict| verdict.set == set.name);
-            let may_withdraw = match verdict {
-                Some(verdict) => self.standing(current, verdict).await?.may_approve,
-                None => self.owns(set).await?,
-            };
-            if may_withdraw {
-                names.push(set.name.clone());
+            );
+            // Others may have had the same login.
+            return Ok(if counting.any(|approval| approval.person == new.person) {
+                ApprovalAnswer::Given(sentence)
             } else {
-                outcome
-                    .refused
-                    .push(not_an_owner(&cx.row.actor.login, set, verdict));
-            }
+                ApprovalAnswer::Refused(sentence)
+            });
         }
-        let cause = cx.cause_of("withdrawn");
-        let cleared = cx.ctx.store.policy_clear(plan, &names, &cause).await?;
-        let cleared: Vec<String> = cleared.iter().map(|name| format!("`{name}`")).collect();
-        if !cleared.is_empty() {
-            outcome.done.push(format!(
-                "The approvals of {} were withdrawn.",
-                cleared.join(", ")
-            ));
-        } else if outcome.refused.is_empty() {
-            outcome.done.push("There were no approvals.".to_owned());
-        }
-        Ok(outcome)
+        Ok(ApprovalAnswer::New {
+            approval: Box::new(new),
+            teams_left_out: standing.teams_left_out,
+        })
     }
 
     /// Finds out whether the author of the command may approve a set. The forge is only asked about teams if there are
@@ -409,11 +411,11 @@ impl ApprovalRequest<'_> {
     ) -> Result<ApproverStanding, ForgeError> {
         let (cx, login) = (self.cx, &self.cx.row.actor.login);
         let needed = set.needed(definition.clone());
+        let mut deciding = standing::deciding_teams(&needed, verdict);
+        let teams_left_out = deciding.len().saturating_sub(MAX_OWNER_TEAMS);
+        deciding.truncate(MAX_OWNER_TEAMS);
         let mut teams = Vec::new();
-        for team in standing::deciding_teams(&needed, verdict)
-            .into_iter()
-            .take(MOST_TEAMS)
-        {
+        for team in deciding {
             if authz::is_member(cx.ctx, &cx.pull.at.repo, &team, login).await? {
                 teams.push(team);
             }
@@ -422,87 +424,71 @@ impl ApprovalRequest<'_> {
             may_approve: standing::may_approve(&needed, verdict, login, &teams),
             is_author: login.eq_ignore_ascii_case(&cx.pull.author),
             teams,
-        })
-    }
-
-    /// Returns true if the author of the command owns a set.
-    async fn owns(&self, set: &PolicySet) -> Result<bool, ForgeError> {
-        let (cx, login) = (self.cx, &self.cx.row.actor.login);
-        if set.owners.has(login, &[]) {
-            return Ok(true);
-        }
-        for team in set.owners.teams.iter().take(MOST_TEAMS) {
-            if authz::is_member(cx.ctx, &cx.pull.at.repo, team, login).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Reports the standing of a plan after the command.
-    async fn report(
-        &self,
-        plan: &PlanRecord,
-        sets: &[CurrentSet],
-        outcome: ApprovalOutcome,
-        report: ProjectReport,
-    ) -> Result<ProjectReport, Stop> {
-        let found = self
-            .cx
-            .ctx
-            .store
-            .policy_results_of_run(plan.run)
-            .await?
-            .unwrap_or_default();
-        let found = self.still_counting(sets, Some(&found)).await;
-        let policies = policy_checks::report(sets, &found, plan.id, policy_checks::today(self.cx));
-        let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
-        let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
-        let rules = self.work.policies(&plan.project);
-        let is_private = rules.workflow(&plan.project).keeps_output_private();
-        let ApprovalOutcome { mut done, refused } = outcome;
-        let is_refused = done.is_empty() && !refused.is_empty();
-        if done.is_empty() && refused.is_empty() {
-            done.push(if is_met {
-                "There is nothing to approve.".to_owned()
-            } else {
-                "No approval can let this plan pass. Plan again.".to_owned()
-            });
-        }
-        let message = done
-            .into_iter()
-            .chain(refused)
-            .collect::<Vec<_>>()
-            .join(" ");
-        Ok(ProjectReport {
-            outcome: match (is_met, is_refused) {
-                (true, false) => ProjectOutcome::PolicyPassed,
-                (false, false) => ProjectOutcome::PolicyFailed,
-                (_, true) => ProjectOutcome::Refused,
-            },
-            message: Some(UserText::new(message, [])),
-            next: match (is_met, awaits) {
-                // Nothing has to be applied.
-                (true, _) if plan.state == PlanState::NoChanges => Next::Nothing,
-                (true, _) | (false, true) => Next::ByOutcome,
-                (false, false) => Next::Plan,
-            },
-            policies: if is_private {
-                policies.map(policy_checks::without_output)
-            } else {
-                policies
-            },
-            ..report
+            teams_left_out,
         })
     }
 }
 
+/// Reports the standing of a plan after the command.
+pub(super) async fn report_on(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+    outcome: ApprovalOutcome,
+    report: ProjectReport,
+) -> Result<ProjectReport, sqlx::Error> {
+    let found = cx.ctx.store.policy_results_of_run(plan.run).await?;
+    let found = found.unwrap_or_default();
+    let rules = work.policies(&plan.project);
+    let sets = rules
+        .sets(&plan.project, &cx.pull.labels)
+        .unwrap_or_default();
+    let policies = policy_checks::report(&sets, &found, plan.id, policy_checks::today(cx));
+    let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
+    let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
+    let is_private = rules.workflow(&plan.project).keeps_output_private();
+    let ApprovalOutcome { mut done, refused } = outcome;
+    let is_refused = done.is_empty() && !refused.is_empty();
+    if done.is_empty() && refused.is_empty() {
+        done.push(if is_met {
+            "There is nothing to approve.".to_owned()
+        } else {
+            "No approval can let this plan pass. Plan again.".to_owned()
+        });
+    }
+    let message = done
+        .into_iter()
+        .chain(refused)
+        .collect::<Vec<_>>()
+        .join(" ");
+    Ok(ProjectReport {
+        outcome: match (is_met, is_refused) {
+            (true, false) => ProjectOutcome::PolicyPassed,
+            (false, false) => ProjectOutcome::PolicyFailed,
+            (_, true) => ProjectOutcome::Refused,
+        },
+        message: Some(UserText::new(message, [])),
+        next: match (is_met, awaits) {
+            // Nothing has to be applied.
+            (true, _) if plan.state == PlanState::NoChanges => Next::Nothing,
+            (true, _) | (false, true) => Next::ByOutcome,
+            (false, false) => Next::Plan,
+        },
+        policies: if is_private {
+            policies.map(policy_checks::without_output)
+        } else {
+            policies
+        },
+        ..report
+    })
+}
+
 /// Sentences about the approvals of one project.
 #[derive(Default)]
-struct ApprovalOutcome {
-    done: Vec<String>,
-    /// Reasons why sets were not approved.
-    refused: Vec<String>,
+pub(super) struct ApprovalOutcome {
+    pub done: Vec<String>,
+    /// Reasons why nothing was done about sets.
+    pub refused: Vec<String>,
 }
 
 /// Returns the reason why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
@@ -568,16 +554,27 @@ async fn readable_since(
     Ok(command.finished_at.map(|end| end.max(plan.created_at)))
 }
 
-fn not_an_owner(login: &str, set: &PolicySet, verdict: Option<&Verdict>) -> String {
-    format!(
-        "{} may not approve `{}`. {}",
-        quoted(login),
-        set.name,
-        approval_sentence(&set.owners, verdict, "it")
-    )
+fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict, teams_left_out: usize) -> String {
+    let who = approval_sentence(&set.owners, Some(verdict), "it");
+    let refusal = format!("{} may not approve `{}`. {who}", quoted(login), set.name);
+    let sentences = [refusal]
+        .into_iter()
+        .chain(teams_left_out_sentence(teams_left_out));
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the sentence about teams whose members were not looked up; `None` if there are none.
+pub(super) fn teams_left_out_sentence(count: usize) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "{count} more of these teams {} not looked up, because the maximum is {MAX_OWNER_TEAMS}. An administrator can put \
+             the owners into fewer teams, or name them as `users`.",
+            if count == 1 { "was" } else { "were" }
+        )
+    })
 }
 
 /// Formats text of others as code.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("`{}`", text.replace('`', "'"))
 }

@@ -11,7 +11,7 @@
 //! | `project_run.rs`, `course.rs` | the life of one run, the same for all of them |
 //! | `projects.rs`, `projects/`, `config_file.rs` | the checkout, and which projects a command concerns |
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
-//! | `policy_checks.rs`, `approve_policies.rs` | what the policy sets of a project mean for its plan, and approvals of violations |
+//! | `policy_checks.rs`, `approve_policies.rs`, `withdraw_approvals.rs` | what the policy sets of a project mean for its plan, and approvals of violations |
 //! | `hooks.rs` | hooks before and after a command |
 //! | `unlock.rs`, `cancel.rs`, `explain.rs`, `help.rs` | the commands that run nothing |
 //! | `turn.rs` | plans for a pull request that was handed a lock it waited for |
@@ -52,6 +52,7 @@ mod tally;
 mod turn;
 mod unlock;
 mod version;
+mod withdraw_approvals;
 
 pub use cancel::one as cancel_command;
 pub(crate) use cancel::why as cancelled_by;

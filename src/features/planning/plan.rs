@@ -131,7 +131,7 @@ async fn run(
     if when == IdleStatuses::IfAsked && !is_asked && !work.projects.is_empty() {
         cx.status(pending()).await?;
     }
-    if !work.projects.is_empty() && policy_checks::is_on(cx) {
+    if policy_checks::is_on(cx, &work, work.projects.iter().map(|project| &project.key)) {
         let running = statuses::of_policies(cx.ctx, status::policies_running());
         cx.status(running).await?;
     }

@@ -13,12 +13,13 @@ use lockkeeper_policy::verdict::Verdict;
 
 use super::CommandCx;
 use super::policies::{PlannedRules, Policies};
+use super::projects::Work;
 use crate::authz;
 use crate::context::Ctx;
 use crate::features::replies::statuses::{self, NewestRuns};
 use crate::forges::ForgeError;
 use crate::model::{
-    CommitState, CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoId, RepoPath, RunKind,
+    CommitState, CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoId, RunKind,
 };
 use crate::render::status::PolicyCounts;
 use crate::render::{
@@ -127,7 +128,7 @@ pub(super) fn report(
 }
 
 /// Removes everything from a report that the workflow hides from comments: the texts of programs that have read the plan.
-/// The page of the run has them.
+/// The page of the run has them. The reason why a set was not evaluated quotes such programs, too.
 pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
     let strip = |verdict: Verdict| {
         let findings = verdict.findings.into_iter().map(|mut finding| {
@@ -142,6 +143,7 @@ pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
     };
     let sets = report.sets.into_iter().map(|set| PolicySetReport {
         verdict: set.verdict.map(strip),
+        standing: without_reason(set.standing),
         ..set
     });
     PolicyReport {
@@ -149,24 +151,67 @@ pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
     }
 }
 
-/// Returns true if plans in the repository of the command are checked, as far as the administrator decides.
-pub(super) fn is_on(cx: &CommandCx<'_>) -> bool {
-    is_on_in(cx.ctx, &cx.pull.at.repo)
+/// Refers to the page of the run instead of the reason why a set was not evaluated. Where the reason says how to go on, the
+/// result does, too.
+fn without_reason(standing: SetStanding) -> SetStanding {
+    const HIDDEN: &str =
+        "The page of the run has the reason, because the workflow hides output from comments.";
+    match standing {
+        SetStanding::NotEvaluated(why) if has_way_out(&why) => {
+            SetStanding::NotEvaluated(format!("{HIDDEN} Follow it, then plan again."))
+        }
+        SetStanding::NotEvaluated(_) => SetStanding::NotEvaluated(HIDDEN.to_owned()),
+        other @ (SetStanding::Passed
+        | SetStanding::Approved(_)
+        | SetStanding::NeedsApproval { .. }
+        | SetStanding::Missing
+        | SetStanding::Changed
+        | SetStanding::Removed
+        | SetStanding::WaiverEnded) => other,
+    }
 }
 
-fn is_on_in(ctx: &Ctx, repo: &RepoId) -> bool {
-    let root = ProjectKey::of_dir(RepoPath::root());
-    ctx.settings.rules(repo).policies(None, &root).is_some()
+/// Returns the standings of a plan without the texts that its workflow hides from comments.
+pub(super) fn without_reasons(
+    standings: Vec<(SetName, SetStanding)>,
+) -> Vec<(SetName, SetStanding)> {
+    standings
+        .into_iter()
+        .map(|(name, standing)| (name, without_reason(standing)))
+        .collect()
 }
 
-/// Returns the status of policy checks of a plan that ends without results, if there is one: it may be pending.
+/// Returns true if plans in the repository of the command may be checked. Only the rules of a project say whether its
+/// plans are.
+pub(super) fn may_be_on(cx: &CommandCx<'_>) -> bool {
+    may_be_on_in(cx.ctx, &cx.pull.at.repo)
+}
+
+fn may_be_on_in(ctx: &Ctx, repo: &RepoId) -> bool {
+    ctx.settings.rules(repo).may_check_policies()
+}
+
+/// Returns true if the plans of one of these projects are checked.
+pub(super) fn is_on<'a>(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    projects: impl IntoIterator<Item = &'a ProjectKey>,
+) -> bool {
+    let labels = &cx.pull.labels;
+    projects
+        .into_iter()
+        .any(|project| work.policies(project).sets(project, labels).is_some())
+}
+
+/// Returns the status of policy checks of a plan that ends without results, if there is one: it may be pending. The
+/// configuration of the repository may be unknown, so it counts that a project could be checked.
 pub(super) fn status_without_results(
     ctx: &Ctx,
     row: &CommandRow,
     end: impl FnOnce() -> (CommitState, String),
 ) -> Option<CommitStatus> {
     let is_plan = row.kind.runs() == Some(RunKind::Plan);
-    (is_plan && is_on_in(ctx, &row.pull.repo)).then(|| statuses::of_policies(ctx, end()))
+    (is_plan && may_be_on_in(ctx, &row.pull.repo)).then(|| statuses::of_policies(ctx, end()))
 }
 
 /// Returns true if the server checks plans against policy sets, whether or not in the repository of the command.
@@ -184,7 +229,7 @@ pub(super) async fn status<'a>(
     rules_of: impl Fn(&ProjectKey) -> &'a Policies,
 ) -> Result<Option<CommitStatus>, sqlx::Error> {
     let counts = count(cx, newest, rules_of).await?;
-    let is_reported = counts.total > 0 || has_sets(cx);
+    let is_reported = counts.total > 0 || has_sets(cx) || may_be_on(cx);
     Ok(is_reported.then(|| statuses::policies(cx.ctx, counts)))
 }
 

@@ -23,7 +23,7 @@ use url::Url;
 
 pub(super) use applying::ApplyInputs;
 pub(super) use files::read_file;
-pub(super) use plans::{PlanUse, plans};
+pub(super) use plans::{PlanUse, meant, plans, wrong_name};
 pub(super) use search::{checkout_refusal, concerned, explain, select};
 pub(super) use wanted::ProjectSelection;
 

@@ -33,7 +33,7 @@ use sqlx_postgres::PgConnection;
 use sqlx_sqlite::SqliteConnectOptions;
 use sqlx_sqlite::SqliteConnection;
 
-use super::policies::{approval, failed, member, needed};
+use super::policies::{approval, approvals_of, failed, member, needed};
 use super::registry;
 use super::replicas::replica;
 use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};
@@ -506,13 +506,15 @@ async fn work(db: &TestDb) {
     let recorded = store.plan_record_with(&plan, Some(lock.id), None, &parts);
     let _recorded = recorded.await.unwrap();
     let approvals = [approval(&plan, &verdicts[0], "ada")];
-    let sets = [verdicts[0].set.clone()];
+    let unwanted = [approvals_of(&plan, "security")];
     for _ in 0..2 {
-        store.policy_clear(&plan, &sets, by()).await.unwrap();
+        let cleared = store.policy_clear(&pull, &unwanted, by()).await;
+        cleared.unwrap();
         let approved = store.policy_approve(&plan, &approvals, by()).await;
         assert_eq!(approved.unwrap(), PolicyApprove::Stored);
     }
     store.policy_results(&pull).await.unwrap();
+    store.policy_approvals(&pull).await.unwrap();
     let results = store.policy_standings(&pull).await.unwrap();
     assert_eq!(results[&plan.id].approvals, approvals);
     store.policy_results_of_run(plan.run).await.unwrap();

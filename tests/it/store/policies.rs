@@ -10,8 +10,8 @@ use lockkeeper::model::{
 };
 use lockkeeper::seal::{OpenError, SealedText};
 use lockkeeper::store::{
-    ApplyChecks, ApplyGate, LockAttempt, PlanParts, PlanPolicies, PolicyApprove, RecordPlan,
-    Rename, Renamed, RunState, Store, TeamMember,
+    ApplyChecks, ApplyGate, LockAttempt, PlanParts, PlanPolicies, PolicyApprove, ProjectApproval,
+    RecordPlan, Rename, Renamed, RunState, SetApprovals, Store, TeamMember,
 };
 use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
@@ -40,6 +40,8 @@ store_test!(
     approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_same,
     approvals_of_another_project_or_pull_never_count,
     approvals_are_removed_by_set,
+    approvals_are_removed_by_person,
+    approvals_are_listed_and_removed_after_their_plan_is_gone,
     approvals_follow_a_repository_to_its_new_name,
     a_plan_that_is_gone_is_not_approved,
     an_approval_is_stored_only_with_its_own_plan,
@@ -884,10 +886,20 @@ async fn approvals_of_another_project_or_pull_never_count(db: &TestDb) {
     assert_granted(db, &approved, &[sticky]).await;
 }
 
+/// Returns all approvals of a set in the project of a plan.
+pub fn approvals_of(plan: &PlanRecord, name: &str) -> SetApprovals {
+    SetApprovals {
+        project: plan.project.clone(),
+        set: set(name),
+        person: None,
+    }
+}
+
 /// Removes the approvals of sets in the project of a plan.
 async fn clear(store: &Store, plan: &PlanRecord, names: &[&str]) -> Vec<SetName> {
-    let sets: Vec<SetName> = names.iter().map(|name| set(name)).collect();
-    store.policy_clear(plan, &sets, by()).await.unwrap()
+    let unwanted: Vec<SetApprovals> = names.iter().map(|name| approvals_of(plan, name)).collect();
+    let cleared = store.policy_clear(&plan.pull, &unwanted, by());
+    cleared.await.unwrap()
 }
 
 async fn approvals_are_removed_by_set(db: &TestDb) {
@@ -930,6 +942,50 @@ async fn approvals_are_removed_by_set(db: &TestDb) {
     // Those of another project stay.
     assert_eq!(results(store, neighbour).await.approvals.len(), 2);
     assert_granted(db, neighbour, &policies).await;
+}
+
+async fn approvals_are_removed_by_person(db: &TestDb) {
+    let (store, one) = (db.store(), open_pull(db.store(), 1).await);
+    let verdict = failed("security", &["public bucket"]);
+    let plan = record(db, &one, &project("a"), std::slice::from_ref(&verdict)).await;
+    let approvals = ["ada", "bob"].map(|login| approval(&plan, &verdict, login));
+    let approved = approve(store, &plan, &approvals).await;
+    assert_eq!(approved, PolicyApprove::Stored);
+    let of = |person: &str| SetApprovals {
+        person: Some(person.to_owned()),
+        ..approvals_of(&plan, "security")
+    };
+    for (person, cleared) in [
+        ("github.com:cyd", vec![]),
+        ("github.com:ada", vec![set("security")]),
+        ("github.com:ada", vec![]),
+    ] {
+        let unwanted = [of(person)];
+        let done = store.policy_clear(&one, &unwanted, by()).await;
+        assert_eq!(done.unwrap(), cleared, "{person}");
+    }
+    assert_eq!(results(store, &plan).await.approvals, approvals[1..]);
+}
+
+async fn approvals_are_listed_and_removed_after_their_plan_is_gone(db: &TestDb) {
+    let (store, one) = (db.store(), open_pull(db.store(), 1).await);
+    let (two, key) = (open_pull(store, 2).await, named("infra/é", "net~1"));
+    let verdict = failed("security", &["public bucket"]);
+    let plan = record(db, &one, &key, std::slice::from_ref(&verdict)).await;
+    let given = approval(&plan, &verdict, "ada");
+    let approved = approve(store, &plan, std::slice::from_ref(&given)).await;
+    assert_eq!(approved, PolicyApprove::Stored);
+    store.plan_discard(&one, &key).await.unwrap();
+    db.clock.advance(Duration::from_secs(1));
+    assert_eq!(store.plan_prune(db.now(), 9).await.unwrap(), [plan.id]);
+    let expected = [ProjectApproval {
+        project: key,
+        approval: given,
+    }];
+    assert_eq!(store.policy_approvals(&one).await.unwrap(), expected);
+    assert_eq!(store.policy_approvals(&two).await.unwrap(), []);
+    assert_eq!(clear(store, &plan, &["security"]).await, [set("security")]);
+    assert_eq!(store.policy_approvals(&one).await.unwrap(), []);
 }
 
 async fn approvals_follow_a_repository_to_its_new_name(db: &TestDb) {
@@ -1082,8 +1138,8 @@ async fn approvals_are_in_the_audit_log(db: &TestDb) {
     let approved = approve(store, &plan, &approvals).await;
     assert_eq!(approved, PolicyApprove::Stored);
     let cause = Cause::new(Actor::commenter("bob"), "");
-    let sets = [set("cost"), set("unknown")];
-    let cleared = store.policy_clear(&plan, &sets, &cause).await;
+    let unwanted = ["cost", "unknown"].map(|name| approvals_of(&plan, name));
+    let cleared = store.policy_clear(&one, &unwanted, &cause).await;
     assert_eq!(cleared.unwrap(), [set("cost")]);
     let events = store.lock_event_list(9).await.unwrap();
     let told: Vec<_> = events
@@ -1237,8 +1293,7 @@ async fn removing_approvals_meets_applies_and_none_begins_after_it(db: &TestDb) 
         }));
         let (store, plan) = (other.clone(), plan.clone());
         clears.push(tokio::spawn(async move {
-            let cleared = store.policy_clear(&plan, &[set("security")], by()).await;
-            assert_eq!(cleared.unwrap(), [set("security")]);
+            assert_eq!(clear(&store, &plan, &["security"]).await, [set("security")]);
             state_now(&store, &plan).await
         }));
     }
@@ -1292,8 +1347,7 @@ async fn no_order_of_plans_approvals_and_removals_applies_what_nobody_approved(d
                     }
                 }
                 2 => {
-                    let cleared = store.policy_clear(&current, &[verdict.set], by()).await;
-                    cleared.unwrap();
+                    clear(&store, &current, &[verdict.set.as_str()]).await;
                     Did::Nothing
                 }
                 6 => {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::emulator::{NewPull, NewTeam};
+use lockkeeper::emulator::{NewPull, NewTeam, Role};
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 use serde_json::{Value, json};
@@ -21,6 +21,10 @@ story!(
     every_person_counts_once_and_the_author_not_at_all,
     members_of_a_team_approve,
     an_approval_can_be_withdrawn,
+    owners_withdraw_whatever_the_author_does,
+    an_approval_that_was_cut_off_is_told_as_given,
+    teams_that_are_not_looked_up_are_told,
+    owners_approve_where_only_a_project_is_checked,
     a_set_that_was_not_evaluated_cannot_be_approved,
     violations_that_nobody_can_read_cannot_be_approved,
 );
@@ -271,7 +275,8 @@ async fn an_approval_can_be_withdrawn(backend: Backend) {
     let clear = "lockkeeper approve_policies --clear-policy-approval";
     let both = "`bob` approved the violations of `basics`, `network`.";
     tells(&mut bot, pull, "bob", APPROVE, both).await;
-    tells(&mut bot, pull, "alice", clear, "`alice` may not approve").await;
+    let not_owner = "`alice` may not withdraw the approvals of `basics`. `bob` can withdraw them.";
+    tells(&mut bot, pull, "alice", clear, not_owner).await;
     let one = format!("{clear} --policy-set network");
     let withdrawn = "The approvals of `network` were withdrawn.";
     tells(&mut bot, pull, "bob", &one, withdrawn).await;
@@ -340,4 +345,121 @@ async fn violations_that_nobody_can_read_cannot_be_approved(backend: Backend) {
     tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
     assert_eq!(applies(&bot), 1);
     bot.end(&[LOCK]).await;
+}
+
+/// The author discards the plan, takes away the label that a set asks for, and breaks the configuration.
+async fn owners_withdraw_whatever_the_author_does(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({
+        "owners": {"users": ["bob"]},
+        "sticky_policy_approvals": true,
+        "when": {"labels": ["production"]},
+    });
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    let clear = "lockkeeper approve_policies --clear-policy-approval";
+    for broken in [None, Some(("atlantis.yaml", "version: [\n"))] {
+        bot.github.set_labels(REPO, pull, &["production"]).unwrap();
+        bot.say(pull, "lockkeeper plan").await;
+        let plan = bot.answer(pull);
+        assert!(plan.contains("0 of 1 approval"), "{plan}");
+        tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+        if let Some(file) = broken {
+            bot.push("wider", &[file]).await;
+            bot.settle().await;
+        } else {
+            bot.say(pull, "lockkeeper unlock").await;
+        }
+        bot.heard(pull);
+        bot.github.set_labels(REPO, pull, &[]).unwrap();
+        let not_owner = "`alice` may not withdraw the approvals of `basics`.";
+        tells(&mut bot, pull, "alice", clear, not_owner).await;
+        let withdrawn = "The approvals of `basics` were withdrawn.";
+        tells(&mut bot, pull, "bob", clear, withdrawn).await;
+    }
+    let left = bot.store().policy_approvals(&Bot::pull_ref(pull)).await;
+    assert_eq!(left.unwrap(), []);
+    bot.say(pull, "lockkeeper unlock").await;
+    bot.heard(pull);
+    bot.end(&[]).await;
+}
+
+/// The server dies at some moment of an approval. The next one does the command again.
+async fn an_approval_that_was_cut_off_is_told_as_given(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    let (mut cut, mut stored) = (0, 0);
+    for wakes in [4, 11, 22, 30, 45, 60, 80, 100, 140, 200] {
+        let comment = bot.github.comment(REPO, pull, "bob", APPROVE);
+        comment.await.unwrap();
+        cut += usize::from(bot.work_until_killed(wakes).await);
+        let approvals = bot.store().policy_approvals(&Bot::pull_ref(pull)).await;
+        stored += approvals.unwrap().len();
+        bot.crash_and_restart().await;
+        bot.settle().await;
+        let answer = bot.answer(pull);
+        let half = "1 violation, 1 of 2 approvals, by `bob`";
+        assert!(answer.contains(half), "killed after {wakes}: {answer}");
+        assert!(
+            !answer.contains("refused"),
+            "killed after {wakes}: {answer}"
+        );
+        let clear = "lockkeeper approve_policies --clear-policy-approval";
+        tells(&mut bot, pull, "bob", clear, "were withdrawn.").await;
+    }
+    assert!(cut > 2 && stored > 0, "{cut} were cut off, {stored} stored");
+    bot.end(&[LOCK]).await;
+}
+
+async fn teams_that_are_not_looked_up_are_told(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let teams: Vec<String> = (0..31).map(|n| format!("acme/t{n}")).collect();
+    let keys = json!({"owners": {"teams": teams}});
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    for (name, who) in [("T29", "bob"), ("T30", "olga")] {
+        let team = NewTeam::new(name).with(&[who]);
+        bot.github.set_team("acme", team).unwrap();
+    }
+    bot.heard(pull);
+    let left_out = "1 more of these teams was not looked up, because the maximum is 30.";
+    tells(&mut bot, pull, "olga", APPROVE, left_out).await;
+    tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
+    bot.end(&[LOCK]).await;
+}
+
+/// Neither a flag nor the server's file switches checks on, and the owner may not write to the repository.
+async fn owners_approve_where_only_a_project_is_checked(backend: Backend) {
+    const CHECKED: (&str, &str) = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- dir: network\n  policy_check: true\n- dir: app\n",
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let config = json!({
+        "repos": [{"id": "/.*/", "allowed_overrides": ["policy_check"]}],
+        "policies": {"policy_sets": [set(dir.path(), "basics", PUBLIC, &owned_by(&["rita"]))]},
+    })
+    .to_string();
+    let flags = [("repo-config-json", config.as_str())];
+    let mut bot = Bot::with(backend, &[NETWORK, APP, CHECKED], &flags).await;
+    bot.github.set_role(REPO, "rita", Role::Read).unwrap();
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    let plan = bot.answer(pull);
+    assert!(plan.contains("`rita` can approve this."), "{plan}");
+    tells(&mut bot, pull, "rita", APPROVE, "`rita` approved").await;
+    let statuses = bot.statuses(pull);
+    assert!(statuses.contains("policy_check: Success"), "{statuses}");
+    tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
+    // The other project is not checked.
+    let more = ("app/main.tf", "# fake: add 1 change 0 destroy 0\n");
+    let other = bot.open_pull("other", &[more]).await;
+    let plan = bot.answer(other);
+    assert!(!plan.contains("olicies"), "{plan}");
+    let off = "plans of this repository are not checked against policies";
+    tells(&mut bot, other, "rita", APPROVE, off).await;
+    bot.end(&["acme/infra/app/default by #2", LOCK]).await;
 }

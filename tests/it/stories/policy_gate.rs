@@ -21,7 +21,7 @@ story!(
     approvals_are_offered_only_if_they_help,
     no_way_leads_around_the_gate,
     the_sets_and_owners_of_now_decide,
-    a_stage_that_checks_nothing_makes_no_plan_stale,
+    people_withdraw_their_own_approvals_after_the_set_is_gone,
 );
 
 /// First chapter of the page.
@@ -306,33 +306,37 @@ async fn the_sets_and_owners_of_now_decide(backend: Backend) {
     bot.end(&[LOCK]).await;
 }
 
-/// The workflow has a stage `policy_check`, but plans are not checked. When they are, the plan needs a verdict.
-async fn a_stage_that_checks_nothing_makes_no_plan_stale(backend: Backend) {
+async fn people_withdraw_their_own_approvals_after_the_set_is_gone(backend: Backend) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("repos.yaml");
-    let sets = [set(dir.path(), "basics", "", &owned_by(&["bob"]))];
-    let with = |steps: &[Value], is_checked: bool| {
-        json!({
-            "repos": [{"id": "/.*/", "workflow": "custom", "policy_check": is_checked}],
-            "workflows": {"custom": {"policy_check": {"steps": steps}}},
-            "policies": {"policy_sets": sets},
-        })
-        .to_string()
-    };
-    let more = [json!("show"), json!({"run": "true"}), json!("policy_check")];
-    let fewer = [json!("show"), json!("policy_check")];
-    std::fs::write(&path, with(&more, false)).unwrap();
+    let of = |set: &Value| config(std::slice::from_ref(set));
+    let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
+    let basics = set(dir.path(), "basics", PUBLIC, &keys);
+    std::fs::write(&path, of(&basics)).unwrap();
     let file = path.display().to_string();
-    let flags = [("repo-config", file.as_str())];
+    let flags = [
+        ("repo-config", file.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
-    reload(&bot, &path, &with(&more, true)).await;
-    let added = "`basics` was not checked, because it was added after the plan";
-    tells(&mut bot, pull, "alice", APPLY, added).await;
+    tells(&mut bot, pull, "bob", APPROVE, "1 of 2 approvals").await;
+    let both = "approved by `bob` and `olga`";
+    tells(&mut bot, pull, "olga", APPROVE, both).await;
+
+    let mut renamed = basics.clone();
+    renamed["name"] = json!("other");
+    reload(&bot, &path, &of(&renamed)).await;
+    let clear = "lockkeeper approve_policies --clear-policy-approval";
+    let gone = "The set is not configured any more";
+    tells(&mut bot, pull, "alice", clear, gone).await;
+    let own = "`bob` withdrew the approvals of `basics` that `bob` had given.";
+    tells(&mut bot, pull, "bob", clear, own).await;
+
+    reload(&bot, &path, &of(&basics)).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
     assert_eq!(applies(&bot), 0);
-    reload(&bot, &path, &with(&fewer, false)).await;
-    tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
     bot.end(&[LOCK]).await;
 }
 

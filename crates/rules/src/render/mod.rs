@@ -28,7 +28,7 @@ pub use report::{
     ReportStyle, UserText, approvers,
 };
 
-pub use view::{approval_sentence, has_way_out, span};
+pub use view::{approval_sentence, has_way_out, owner_sentence, span};
 
 /// Limits on the posted comments; a comment shows when one is reached (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,6 +99,14 @@ pub fn policies_broken() -> (CommitState, String) {
     )
 }
 
+/// Returns state and description of the status of policy checks if nobody knows which sets concern the projects.
+pub fn policies_unread() -> (CommitState, String) {
+    (
+        CommitState::Failure,
+        "Policies are unknown: the configuration of the repository cannot be read.".to_owned(),
+    )
+}
+
 /// Returns state and description of the status of policy checks if a newer plan replaces theirs.
 pub fn policies_superseded(why: &str) -> (CommitState, String) {
     (

@@ -499,6 +499,12 @@ pub(super) async fn pass(
         ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
         ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
         ApplyGate::PoliciesUnmet(standings) => {
+            let rules = work.policies(&plan.project);
+            let standings = if rules.workflow(&plan.project).keeps_output_private() {
+                policy_checks::without_reasons(standings)
+            } else {
+                standings
+            };
             match policy_checks::refusal(cx, &sets, &ready.policies, &standings, &plan.project) {
                 (text, PolicyWayOut::Approve) => GateRefusal::ForNow(text),
                 (text, PolicyWayOut::Plan) => GateRefusal::Stale(text),

@@ -10,7 +10,7 @@ use crate::features::planning::stop::Stop;
 use crate::features::planning::{CommandCx, config_file};
 use crate::features::replies::queued;
 use crate::features::replies::reply::Reply;
-use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
+use crate::model::{PlanRecord, ProjectKey, ProjectName, Waiter};
 
 /// Maximum number of waiting projects in a reply.
 const MOST_WAITING: usize = 5;
@@ -20,15 +20,13 @@ const MOST_WAITING: usize = 5;
 pub(in crate::features::planning) enum PlanUse {
     Apply,
     Approve,
-    /// To withdraw approvals, also those of plans that were discarded.
-    Withdraw,
 }
 
 impl PlanUse {
     fn verb(self) -> &'static str {
         match self {
             Self::Apply => "apply",
-            Self::Approve | Self::Withdraw => "approve",
+            Self::Approve => "approve",
         }
     }
 }
@@ -41,7 +39,7 @@ pub(in crate::features::planning) async fn plans(
 ) -> Result<Vec<PlanRecord>, Stop> {
     let verb = used_to.verb();
     let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let literal = literal(target, &recorded);
+    let literal = literal(target, recorded.iter().map(|plan| &plan.project));
     let target = literal.as_ref().unwrap_or(target);
     let named = match target {
         command::CommandTarget::Project(selector) => {
@@ -53,17 +51,11 @@ pub(in crate::features::planning) async fn plans(
     };
     let named = match named {
         Ok(named) => named,
-        Err(error) => {
-            return Err(Stop::Reply(Reply::refused(
-                "target",
-                sentence(error.to_string()),
-                vec![],
-            )));
-        }
+        Err(error) => return Err(Stop::Reply(wrong_name(&error))),
     };
     let wanted: Vec<PlanRecord> = recorded
         .into_iter()
-        .filter(|plan| concerns(target, &named, plan))
+        .filter(|plan| concerns(target, &named, &plan.project))
         .collect();
     if wanted.is_empty() && cx.pull.at.subject.is_application() {
         let message = format!("there is no plan of this application to {verb}.");
@@ -90,10 +82,47 @@ pub(in crate::features::planning) async fn plans(
             )],
         )));
     }
-    Ok(wanted
-        .into_iter()
-        .filter(|plan| used_to == PlanUse::Withdraw || plan.state != PlanState::Discarded)
+    Ok(wanted)
+}
+
+/// Selects the projects that the target of a command means. Only the projects themselves are looked at: there may be no
+/// plan, and no configuration that says more about their names.
+pub(in crate::features::planning) fn meant(
+    cx: &CommandCx<'_>,
+    target: &command::CommandTarget,
+    projects: &BTreeSet<ProjectKey>,
+) -> Result<BTreeSet<ProjectKey>, NameError> {
+    let literal = literal(target, projects);
+    let target = literal.as_ref().unwrap_or(target);
+    let known: Vec<&ProjectName> = projects
+        .iter()
+        .filter_map(|project| project.name.as_ref())
+        .collect();
+    let named = match target {
+        command::CommandTarget::Project(selector) => {
+            let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
+            let regexp = cx.ctx.settings.comments.regexp;
+            let chosen = choose_names(selector.as_str(), &names, regexp, &[])?;
+            known
+                .iter()
+                .filter(|name| chosen.contains(name.as_str()))
+                .map(|name| (*name).clone())
+                .collect()
+        }
+        command::CommandTarget::Generic | command::CommandTarget::DirWorkspace { .. } => {
+            BTreeSet::new()
+        }
+    };
+    Ok(projects
+        .iter()
+        .filter(|project| concerns(target, &named, project))
+        .cloned()
         .collect())
+}
+
+/// Returns the reply if the name of a project cannot be used.
+pub(in crate::features::planning) fn wrong_name(error: &NameError) -> Reply {
+    Reply::refused("target", sentence(error.to_string()), vec![])
 }
 
 /// Builds the reply if nothing was planned because the pull request waits for a lock.
@@ -166,10 +195,10 @@ async fn named(
     }))
 }
 
-/// Returns the directory of a plan whose name is literally the text of a pattern, as a plan would.
-fn literal(
+/// Returns the directory of a project whose name is literally the text of a pattern, as a plan would.
+fn literal<'a>(
     target: &command::CommandTarget,
-    recorded: &[PlanRecord],
+    projects: impl IntoIterator<Item = &'a ProjectKey>,
 ) -> Option<command::CommandTarget> {
     let command::CommandTarget::DirWorkspace {
         dir: Some(command::DirArgument::Pattern(pattern)),
@@ -178,9 +207,9 @@ fn literal(
     else {
         return None;
     };
-    let dir = recorded
-        .iter()
-        .map(|plan| &plan.project.dir)
+    let dir = projects
+        .into_iter()
+        .map(|project| &project.dir)
         .find(|dir| dir.as_str() == pattern.as_str())?
         .clone();
     Some(command::CommandTarget::DirWorkspace {
@@ -192,16 +221,14 @@ fn literal(
 fn concerns(
     target: &command::CommandTarget,
     named: &BTreeSet<ProjectName>,
-    plan: &PlanRecord,
+    project: &ProjectKey,
 ) -> bool {
     match target {
-        command::CommandTarget::Project(_) => plan
-            .project
-            .name
-            .as_ref()
-            .is_some_and(|own| named.contains(own)),
+        command::CommandTarget::Project(_) => {
+            project.name.as_ref().is_some_and(|own| named.contains(own))
+        }
         command::CommandTarget::Generic | command::CommandTarget::DirWorkspace { .. } => {
-            is_at(target, &plan.project)
+            is_at(target, project)
         }
     }
 }

@@ -10,7 +10,7 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 pub(super) use explained::explained;
-pub use policies::{approval_sentence, has_way_out};
+pub use policies::{approval_sentence, has_way_out, owner_sentence};
 pub(super) use results::results;
 
 use super::report::{

@@ -386,6 +386,14 @@ pub fn approval_sentence(owners: &PolicyOwners, verdict: Option<&Verdict>, what:
     }
 }
 
+/// Returns the sentence about what owners can do.
+pub fn owner_sentence(owners: &PolicyOwners, does: &str) -> String {
+    if owners.users.is_empty() && owners.teams.is_empty() {
+        return "The set has no owners. Ask an administrator.".to_owned();
+    }
+    format!("{} can {does}.", subject(owners))
+}
+
 /// Returns people as the subject of a sentence.
 fn subject(people: &PolicyOwners) -> String {
     match (people.users.as_slice(), people.teams.as_slice()) {

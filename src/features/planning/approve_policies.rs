@@ -567,9 +567,10 @@ fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict, teams_left_out:
 pub(super) fn teams_left_out_sentence(count: usize) -> Option<String> {
     (count > 0).then(|| {
         format!(
-            "{count} more of these teams {} not looked up, because the maximum is {MAX_OWNER_TEAMS}. An administrator can put \
-             the owners into fewer teams, or name them as `users`.",
-            if count == 1 { "was" } else { "were" }
+            "{count} more {} of the set {} not looked up, because the maximum is {MAX_OWNER_TEAMS}. An administrator can put the \
+             owners into fewer teams, or name them as `users`.",
+            if count == 1 { "team" } else { "teams" },
+            if count == 1 { "was" } else { "were" },
         )
     })
 }

@@ -426,7 +426,7 @@ async fn teams_that_are_not_looked_up_are_told(backend: Backend) {
         bot.github.set_team("acme", team).unwrap();
     }
     bot.heard(pull);
-    let left_out = "1 more of these teams was not looked up, because the maximum is 30.";
+    let left_out = "1 more team of the set was not looked up, because the maximum is 30.";
     tells(&mut bot, pull, "olga", APPROVE, left_out).await;
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     bot.end(&[LOCK]).await;

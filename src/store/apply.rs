@@ -2,8 +2,8 @@
 //! checks, and marks the plan as being applied. The mark is stored before Terraform starts, so that a crash can never
 //! lead to a second apply (P3). After an error, nothing passes the gate (P6).
 
+use lockkeeper_policy::decision::{NeededSet, SetDecision};
 use lockkeeper_policy::sets::SetName;
-use lockkeeper_policy::standing::{NeededSet, SetStanding};
 
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
@@ -41,9 +41,9 @@ pub enum ApplyGate {
     PlanGone(PlanState),
     /// The plan uses a version of the registry of modules that was taken down.
     ModuleTakenDown,
-    /// The policy checks of the plan do not let it be applied. Holds the standing of every policy set that is configured
+    /// The policy checks of the plan do not let it be applied. Holds the decision of every policy set that is configured
     /// or has a verdict on the plan, and at least one of them is not met.
-    PoliciesUnmet(Vec<(SetName, SetStanding)>),
+    PoliciesUnmet(Vec<(SetName, SetDecision)>),
 }
 
 /// Further checks of a request to apply. By default, the plan must have no verdict of a policy set, because none is

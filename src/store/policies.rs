@@ -15,9 +15,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use lockkeeper_policy::decision::{self, PolicyApproval, SetDecision};
 use lockkeeper_policy::findings::{AppliedWaiver, PolicyFinding};
 use lockkeeper_policy::sets::{SetDigest, SetName};
-use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
@@ -125,7 +125,7 @@ const VERDICTS_OF_PLAN: &str = whole_verdicts_sql!("p.id = $1");
 const VERDICTS_OF_RUN: &str = whole_verdicts_sql!("p.run = $1");
 const VERDICTS_OF_PULL: &str =
     whole_verdicts_sql!("p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
-const STANDINGS_OF_PULL: &str =
+const DECISIONS_OF_PULL: &str =
     verdicts_sql!("", "p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'");
 const APPROVALS_OF_PLAN: &str = approvals_sql!("p.id = $1");
 const APPROVALS_OF_RUN: &str = approvals_sql!("p.run = $1");
@@ -157,10 +157,10 @@ impl Store {
     }
 
     /// Returns the same as [`Self::policy_results`] without the texts for people, which are large: their findings have only
-    /// their weights, each once. It is enough for the standings of all plans of a pull. Damage of the texts is not noticed.
-    pub async fn policy_standings(&self, pull: &PullRef) -> Result<HashMap<PlanId, PlanPolicies>> {
+    /// their weights, each once. It is enough for the decisions of all plans of a pull. Damage of the texts is not noticed.
+    pub async fn policy_decisions(&self, pull: &PullRef) -> Result<HashMap<PlanId, PlanPolicies>> {
         let mut at = self.begin_snapshot().await?;
-        let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, StandingRow>(STANDINGS_OF_PULL)
+        let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, DecisionRow>(DECISIONS_OF_PULL)
             .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         let approvals = on_snapshot!(&mut at, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_PULL)
             .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
@@ -284,7 +284,7 @@ pub(super) async fn verdicts_insert_in_tx(
 ) -> Result<()> {
     for (place, verdict) in (0..).zip(verdicts) {
         let VerdictRow {
-            standing: row,
+            decision: row,
             findings,
             notes,
             output,
@@ -317,14 +317,14 @@ pub(super) async fn verdicts_insert_in_tx(
     Ok(())
 }
 
-/// Returns the standings of the policy sets for a plan, if it must not be applied; `None`: it may be. The transaction
+/// Returns the decisions of the policy sets for a plan, if it must not be applied; `None`: it may be. The transaction
 /// shares the row of the pull and has changed the row of the plan, so that no approval comes or goes until it ends.
 pub(super) async fn policies_unmet_in_tx(
     tx: &mut Tx,
     plan: PlanId,
     checks: &ApplyChecks<'_>,
     today: NaiveDate,
-) -> Result<Option<Vec<(SetName, SetStanding)>>> {
+) -> Result<Option<Vec<(SetName, SetDecision)>>> {
     let needed = checks.policies;
     let verdicts = on_tx!(&mut *tx, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_PLAN).bind(plan).fetch_all(db))?;
     if needed.is_empty() && verdicts.is_empty() {
@@ -339,8 +339,8 @@ pub(super) async fn policies_unmet_in_tx(
         verdicts,
         approvals,
     } = &policies;
-    let standings = standing::standings(needed, verdicts, approvals, &plan, today);
-    Ok((!standing::may_apply(&standings)).then_some(standings))
+    let decisions = decision::decisions(needed, verdicts, approvals, &plan, today);
+    Ok((!decision::may_apply(&decisions)).then_some(decisions))
 }
 
 /// Removes all approvals of a pull.
@@ -402,10 +402,10 @@ fn collect<R: ReadableVerdict>(
     mut verdicts: Vec<R>,
     approvals: Vec<ApprovalRow>,
 ) -> Result<HashMap<PlanId, PlanPolicies>> {
-    verdicts.sort_by_key(|row| row.standing().place);
+    verdicts.sort_by_key(|row| row.decision().place);
     let mut of_plans: HashMap<PlanId, PlanPolicies> = HashMap::new();
     for row in &verdicts {
-        let policies = of_plans.entry(row.standing().plan).or_default();
+        let policies = of_plans.entry(row.decision().plan).or_default();
         policies.verdicts.push(verdict(row)?);
     }
     for row in approvals {
@@ -453,7 +453,7 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 /// Parts of a stored verdict that decide whether a plan may be applied. The checksum covers the other fields, in this
 /// order, and the digest of the texts.
 #[derive(sqlx::FromRow, Serialize)]
-struct StandingRow {
+struct DecisionRow {
     plan: PlanId,
     set_name: String,
     place: i64,
@@ -474,7 +474,7 @@ struct StandingRow {
 #[derive(sqlx::FromRow)]
 struct VerdictRow {
     #[sqlx(flatten)]
-    standing: StandingRow,
+    decision: DecisionRow,
     findings: String,
     notes: String,
     output: String,
@@ -483,7 +483,7 @@ struct VerdictRow {
 
 /// A stored verdict, with or without its texts.
 trait ReadableVerdict {
-    fn standing(&self) -> &StandingRow;
+    fn decision(&self) -> &DecisionRow;
 
     /// Returns the verdict, or the damage of the row.
     fn read(&self, set: &SetName) -> std::result::Result<Verdict, String>;
@@ -492,14 +492,14 @@ trait ReadableVerdict {
 /// Returns the verdict of a row, or a verdict that the set was not evaluated if the row is damaged. Fails if the row does not
 /// even name its set.
 fn verdict(row: &impl ReadableVerdict) -> Result<Verdict> {
-    let standing = row.standing();
-    let set = SetName::parse(&standing.set_name)
+    let decision = row.decision();
+    let set = SetName::parse(&decision.set_name)
         .map_err(|error| sqlx::Error::Decode(error.to_string().into()))?;
     match row.read(&set) {
         Ok(verdict) => Ok(verdict),
         Err(damage) => {
-            tracing::error!(plan = %standing.plan, %set, %damage, "The stored verdict of a policy set is damaged");
-            let definition = standing.definition.parse().map(SetDigest);
+            tracing::error!(plan = %decision.plan, %set, %damage, "The stored verdict of a policy set is damaged");
+            let definition = decision.definition.parse().map(SetDigest);
             Ok(Verdict::not_evaluated(
                 &set,
                 definition.unwrap_or_else(|_| SetDigest(Sha256Digest::of(b""))),
@@ -511,14 +511,14 @@ fn verdict(row: &impl ReadableVerdict) -> Result<Verdict> {
     }
 }
 
-impl StandingRow {
+impl DecisionRow {
     fn sum(&self) -> String {
         Sha256Digest::of(json(self).as_bytes()).to_string()
     }
 }
 
-impl ReadableVerdict for StandingRow {
-    fn standing(&self) -> &StandingRow {
+impl ReadableVerdict for DecisionRow {
+    fn decision(&self) -> &DecisionRow {
         self
     }
 
@@ -566,7 +566,7 @@ impl VerdictRow {
                 ("not_evaluated", Some(free_text(why).into_owned()))
             }
         };
-        let standing = StandingRow {
+        let decision = DecisionRow {
             plan,
             set_name: verdict.set.as_str().to_owned(),
             place,
@@ -582,7 +582,7 @@ impl VerdictRow {
             checksum: String::new(),
         };
         let mut row = Self {
-            standing,
+            decision,
             findings: json(&verdict.findings),
             notes: json(&verdict.notes),
             output: free_text(&verdict.output).into_owned(),
@@ -591,8 +591,8 @@ impl VerdictRow {
                 .as_deref()
                 .map(|tool| free_text(tool).into_owned()),
         };
-        row.standing.texts = row.sum_of_texts();
-        row.standing.checksum = row.standing.sum();
+        row.decision.texts = row.sum_of_texts();
+        row.decision.checksum = row.decision.sum();
         row
     }
 
@@ -603,13 +603,13 @@ impl VerdictRow {
 }
 
 impl ReadableVerdict for VerdictRow {
-    fn standing(&self) -> &StandingRow {
-        &self.standing
+    fn decision(&self) -> &DecisionRow {
+        &self.decision
     }
 
     fn read(&self, set: &SetName) -> std::result::Result<Verdict, String> {
-        let standing = self.standing.read(set)?;
-        if self.standing.texts != self.sum_of_texts() {
+        let decision = self.decision.read(set)?;
+        if self.decision.texts != self.sum_of_texts() {
             return Err("its row was changed in the database".to_owned());
         }
         let verdict = Verdict {
@@ -617,7 +617,7 @@ impl ReadableVerdict for VerdictRow {
             notes: serde_json::from_str(&self.notes).map_err(|error| error.to_string())?,
             output: self.output.clone(),
             tool: self.tool.clone(),
-            ..standing
+            ..decision
         };
         match verdict.damage() {
             None => Ok(verdict),

@@ -3,7 +3,7 @@
 //! - [`sets`] are the policy sets that an administrator configures: where the policies are, which engine evaluates
 //!   them, on which projects, and who may approve violations.
 //! - [`findings`] are what an engine found in a plan, and [`verdict`] is the result of one set for one plan.
-//! - [`standing`] decides from the configured sets, the verdicts and the approvals whether a plan may be applied.
+//! - [`decision`] decides from the configured sets, the verdicts and the approvals whether a plan may be applied.
 //! - [`conftest`], [`sarif`], [`junit`] and [`plain`] read what other tools print.
 //! - [`embedded`] evaluates Rego inside the program, and [`facts`] is what policies learn about the pull request.
 //! - [`waivers`] take findings out for a time.
@@ -13,6 +13,7 @@
 
 mod bounded;
 pub mod conftest;
+pub mod decision;
 pub mod embedded;
 pub mod facts;
 pub mod findings;
@@ -20,6 +21,5 @@ pub mod junit;
 pub mod plain;
 pub mod sarif;
 pub mod sets;
-pub mod standing;
 pub mod verdict;
 pub mod waivers;

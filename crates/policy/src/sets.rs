@@ -11,7 +11,7 @@ use lockkeeper_model::model::{
 use regex::Regex;
 use serde_json::json;
 
-use crate::standing::NeededSet;
+use crate::decision::NeededSet;
 
 /// Policy checks of a server: everything below `policies` in the file of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -272,7 +272,7 @@ impl SetDigest {
 impl PolicySet {
     /// Returns the digest of everything that decides on a verdict. The version counts only for sets that conftest evaluates.
     ///
-    /// Scope and owners are not part of it: who owns a set is compared when an apply begins, by [`crate::standing::standings`].
+    /// Scope and owners are not part of it: who owns a set is compared when an apply begins, by [`crate::decision::decisions`].
     pub fn digest(&self, conftest_version: Option<&semver::Version>) -> SetDigest {
         let engine = match self.engine {
             PolicyEngine::Conftest => {

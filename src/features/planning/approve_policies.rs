@@ -18,8 +18,8 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_policy::decision::{self, PolicyApproval, SetDecision};
 use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
-use lockkeeper_policy::standing::{self, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
 
 use super::hooks::{self, HookFacts};
@@ -53,7 +53,7 @@ pub(super) async fn run(
     if command.clear {
         return Box::pin(withdraw_approvals::run(cx, command, only.as_ref())).await;
     }
-    let found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
+    let found = cx.ctx.store.policy_decisions(&cx.pull.at).await?;
     if found.is_empty() && !policy_checks::may_be_on(cx) {
         return Ok(not_checked());
     }
@@ -162,7 +162,7 @@ struct ApprovalRequest<'a> {
 }
 
 /// Permission of the author of the command to approve a set.
-struct ApproverStanding {
+struct ApproverRights {
     /// Teams of the set and of its rules that the author is in.
     teams: Vec<String>,
     /// True if the author owns the set, or is in a team that a violated rule names.
@@ -214,15 +214,16 @@ impl ApprovalRequest<'_> {
             .policies(&plan.project)
             .sets(&plan.project, &cx.pull.labels)
             .unwrap_or_default();
-        let found = self.still_counting(&sets, self.found.get(&plan.id)).await;
-        let standings = policy_checks::standings(&sets, &found, plan.id, policy_checks::today(cx));
-        if let Some(why) = self.refusal(plan, &standings) {
+        let found = self.found.get(&plan.id).cloned().unwrap_or_default();
+        let found = policy_checks::with_members_now(cx, &sets, found).await;
+        let decisions = policy_checks::decisions(&sets, &found, plan.id, policy_checks::today(cx));
+        if let Some(why) = self.refusal(plan, &decisions) {
             return Ok(ProjectReport {
                 message: Some(why),
                 ..report
             });
         }
-        let done = self.approve(plan, &sets, found, &standings).await?;
+        let done = self.approve(plan, &sets, &found, &decisions).await?;
         Ok(report_on(cx, self.work, plan, done, report).await?)
     }
 
@@ -239,16 +240,16 @@ impl ApprovalRequest<'_> {
     }
 
     /// Returns the reason why nothing of this plan can be approved.
-    fn refusal(&self, plan: &PlanRecord, standings: &[(SetName, SetStanding)]) -> Option<UserText> {
+    fn refusal(&self, plan: &PlanRecord, decisions: &[(SetName, SetDecision)]) -> Option<UserText> {
         if matches!(plan.state, PlanState::Applied | PlanState::Applying) {
             let message = "this plan was already applied, or is being applied, so there is nothing to approve.";
             return Some(UserText::new(message, []));
         }
         let only = self.only.as_ref()?;
-        if standings.iter().any(|(name, _)| name == only) {
+        if decisions.iter().any(|(name, _)| name == only) {
             return None;
         }
-        let names: Vec<String> = standings
+        let names: Vec<String> = decisions
             .iter()
             .map(|(name, _)| format!("`{name}`"))
             .collect();
@@ -271,16 +272,16 @@ impl ApprovalRequest<'_> {
         plan: &PlanRecord,
         sets: &[CurrentSet],
         found: &PlanPolicies,
-        standings: &[(SetName, SetStanding)],
+        decisions: &[(SetName, SetDecision)],
     ) -> Result<ApprovalOutcome, Stop> {
         let cx = self.cx;
         let (mut approvals, mut outcome) = (Vec::new(), ApprovalOutcome::default());
         let mut teams_missed = 0;
-        for (name, standing) in standings.iter().filter(|(name, _)| self.is_meant(name)) {
-            if matches!(standing, SetStanding::Approved(_)) {
+        for (name, decision) in decisions.iter().filter(|(name, _)| self.is_meant(name)) {
+            if matches!(decision, SetDecision::Approved(_)) {
                 outcome.done.extend(self.given_for(plan, name, found));
             }
-            if !matches!(standing, SetStanding::NeedsApproval { .. }) {
+            if !matches!(decision, SetDecision::NeedsApproval { .. }) {
                 continue;
             }
             let set = sets.iter().find(|(set, _)| set.name == *name);
@@ -349,13 +350,13 @@ impl ApprovalRequest<'_> {
     ) -> Result<ApprovalAnswer, Stop> {
         let (cx, set) = (self.cx, &current.0);
         let (name, login) = (&set.name, &cx.row.actor.login);
-        let standing = self.standing(current, verdict).await?;
-        if !standing.may_approve {
-            let left_out = standing.teams_left_out;
+        let decision = self.decision(current, verdict).await?;
+        if !decision.may_approve {
+            let left_out = decision.teams_left_out;
             let why = not_an_owner(login, set, verdict, left_out);
             return Ok(ApprovalAnswer::Refused(why));
         }
-        if set.prevent_self_approve && standing.is_author {
+        if set.prevent_self_approve && decision.is_author {
             return Ok(ApprovalAnswer::Refused(format!(
                 "{} opened this pull request, so somebody else must approve `{name}` (`prevent_self_approve`).",
                 quoted(login)
@@ -367,8 +368,8 @@ impl ApprovalRequest<'_> {
             person: self.person.clone(),
             account: cx.row.actor.account,
             login: login.clone(),
-            teams: standing.teams,
-            is_author: standing.is_author,
+            teams: decision.teams,
+            is_author: decision.is_author,
             items: verdict.items.clone(),
             definition: verdict.definition.clone(),
             at: cx.ctx.clock.now(),
@@ -398,20 +399,20 @@ impl ApprovalRequest<'_> {
         }
         Ok(ApprovalAnswer::New {
             approval: Box::new(new),
-            teams_left_out: standing.teams_left_out,
+            teams_left_out: decision.teams_left_out,
         })
     }
 
     /// Finds out whether the author of the command may approve a set. The forge is only asked about teams if there are
     /// any.
-    async fn standing(
+    async fn decision(
         &self,
         (set, definition): &CurrentSet,
         verdict: &Verdict,
-    ) -> Result<ApproverStanding, ForgeError> {
+    ) -> Result<ApproverRights, ForgeError> {
         let (cx, login) = (self.cx, &self.cx.row.actor.login);
         let needed = set.needed(definition.clone());
-        let mut deciding = standing::deciding_teams(&needed, verdict);
+        let mut deciding = decision::deciding_teams(&needed, verdict);
         let teams_left_out = deciding.len().saturating_sub(MAX_OWNER_TEAMS);
         deciding.truncate(MAX_OWNER_TEAMS);
         let mut teams = Vec::new();
@@ -420,8 +421,8 @@ impl ApprovalRequest<'_> {
                 teams.push(team);
             }
         }
-        Ok(ApproverStanding {
-            may_approve: standing::may_approve(&needed, verdict, login, &teams),
+        Ok(ApproverRights {
+            may_approve: decision::may_approve(&needed, verdict, login, &teams),
             is_author: login.eq_ignore_ascii_case(&cx.pull.author),
             teams,
             teams_left_out,
@@ -429,7 +430,7 @@ impl ApprovalRequest<'_> {
     }
 }
 
-/// Reports the standing of a plan after the command.
+/// Reports how the policies decide about a plan after the command.
 pub(super) async fn report_on(
     cx: &CommandCx<'_>,
     work: &Work,

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
+use lockkeeper_policy::decision::{self, NeededSet, SetDecision};
 use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
-use lockkeeper_policy::standing::{self, NeededSet, SetStanding};
 use lockkeeper_policy::verdict::Verdict;
 
 use super::CommandCx;
@@ -41,14 +41,14 @@ pub(super) fn needed(sets: &[CurrentSet]) -> Vec<NeededSet> {
 }
 
 /// Returns the consequences of each set for a plan, in the order of the configuration.
-pub(super) fn standings(
+pub(super) fn decisions(
     sets: &[CurrentSet],
     found: &PlanPolicies,
     plan: PlanId,
     today: NaiveDate,
-) -> Vec<(SetName, SetStanding)> {
+) -> Vec<(SetName, SetDecision)> {
     let (verdicts, approvals) = (&found.verdicts, &found.approvals);
-    standing::standings(&needed(sets), verdicts, approvals, &plan, today)
+    decision::decisions(&needed(sets), verdicts, approvals, &plan, today)
 }
 
 /// Returns the day of a command, for waivers.
@@ -82,7 +82,7 @@ fn members_then(sets: &[CurrentSet], found: &PlanPolicies) -> Vec<TeamMember> {
         let Some(verdict) = verdict.filter(|verdict| verdict.is_failed()) else {
             continue;
         };
-        let deciding = standing::deciding_teams(&set.needed(definition.clone()), verdict);
+        let deciding = decision::deciding_teams(&set.needed(definition.clone()), verdict);
         let own = found
             .approvals
             .iter()
@@ -110,13 +110,13 @@ pub(super) fn report(
     plan: PlanId,
     today: NaiveDate,
 ) -> Option<PolicyReport> {
-    let all: Vec<PolicySetReport> = standings(sets, found, plan, today)
+    let all: Vec<PolicySetReport> = decisions(sets, found, plan, today)
         .into_iter()
-        .map(|(name, standing)| {
+        .map(|(name, decision)| {
             let set = sets.iter().find(|(set, _)| set.name == name);
             let verdict = found.verdicts.iter().find(|verdict| verdict.set == name);
             PolicySetReport {
-                standing,
+                decision,
                 verdict: verdict.cloned(),
                 owners: set.map(|(set, _)| set.owners.clone()).unwrap_or_default(),
                 prevent_self_approve: set.is_some_and(|(set, _)| set.prevent_self_approve),
@@ -143,7 +143,7 @@ pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
     };
     let sets = report.sets.into_iter().map(|set| PolicySetReport {
         verdict: set.verdict.map(strip),
-        standing: without_reason(set.standing),
+        decision: without_reason(set.decision),
         ..set
     });
     PolicyReport {
@@ -153,31 +153,31 @@ pub(super) fn without_output(report: PolicyReport) -> PolicyReport {
 
 /// Refers to the page of the run instead of the reason why a set was not evaluated. Where the reason says how to go on, the
 /// result does, too.
-fn without_reason(standing: SetStanding) -> SetStanding {
+fn without_reason(decision: SetDecision) -> SetDecision {
     const HIDDEN: &str =
         "The page of the run has the reason, because the workflow hides output from comments.";
-    match standing {
-        SetStanding::NotEvaluated(why) if has_way_out(&why) => {
-            SetStanding::NotEvaluated(format!("{HIDDEN} Follow it, then plan again."))
+    match decision {
+        SetDecision::NotEvaluated(why) if has_way_out(&why) => {
+            SetDecision::NotEvaluated(format!("{HIDDEN} Follow it, then plan again."))
         }
-        SetStanding::NotEvaluated(_) => SetStanding::NotEvaluated(HIDDEN.to_owned()),
-        other @ (SetStanding::Passed
-        | SetStanding::Approved(_)
-        | SetStanding::NeedsApproval { .. }
-        | SetStanding::Missing
-        | SetStanding::Changed
-        | SetStanding::Removed
-        | SetStanding::WaiverEnded) => other,
+        SetDecision::NotEvaluated(_) => SetDecision::NotEvaluated(HIDDEN.to_owned()),
+        other @ (SetDecision::Passed
+        | SetDecision::Approved(_)
+        | SetDecision::NeedsApproval { .. }
+        | SetDecision::Missing
+        | SetDecision::Changed
+        | SetDecision::Removed
+        | SetDecision::WaiverEnded) => other,
     }
 }
 
-/// Returns the standings of a plan without the texts that its workflow hides from comments.
+/// Returns the decisions of a plan without the texts that its workflow hides from comments.
 pub(super) fn without_reasons(
-    standings: Vec<(SetName, SetStanding)>,
-) -> Vec<(SetName, SetStanding)> {
-    standings
+    decisions: Vec<(SetName, SetDecision)>,
+) -> Vec<(SetName, SetDecision)> {
+    decisions
         .into_iter()
-        .map(|(name, standing)| (name, without_reason(standing)))
+        .map(|(name, decision)| (name, without_reason(decision)))
         .collect()
 }
 
@@ -249,7 +249,7 @@ async fn count<'a>(
         return Ok(PolicyCounts::default());
     }
     let plans = store.plan_list(&cx.pull.at).await?;
-    let found = store.policy_standings(&cx.pull.at).await?;
+    let found = store.policy_decisions(&cx.pull.at).await?;
     let mut counts = PolicyCounts {
         total: checked.len(),
         ..PolicyCounts::default()
@@ -278,7 +278,7 @@ fn is_met(
 ) -> bool {
     let nothing = PlanPolicies::default();
     let found = found.get(&plan.id).unwrap_or(&nothing);
-    standing::may_apply(&standings(sets, found, plan.id, today))
+    decision::may_apply(&decisions(sets, found, plan.id, today))
 }
 
 /// Returns the projects of plans without changes whose policies did not pass. An apply has compared those of all other
@@ -302,14 +302,12 @@ pub(super) async fn unmet_without_changes(
     if checked.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found = cx.ctx.store.policy_standings(&cx.pull.at).await?;
+    let mut found = cx.ctx.store.policy_decisions(&cx.pull.at).await?;
     let mut unmet = Vec::new();
     for (plan, sets) in checked {
         let policies = found.remove(&plan.id).unwrap_or_default();
-        // Teams that the forge does not name let nothing pass, as in an apply.
-        let members = members_now(cx, &sets, &policies).await.unwrap_or_default();
-        let policies = policies.with_members(&members);
-        if !standing::may_apply(&standings(&sets, &policies, plan.id, today(cx))) {
+        let policies = with_members_now(cx, &sets, policies).await;
+        if !decision::may_apply(&decisions(&sets, &policies, plan.id, today(cx))) {
             unmet.push(plan.project.clone());
         }
     }
@@ -330,18 +328,18 @@ pub(super) fn refusal(
     cx: &CommandCx<'_>,
     sets: &[CurrentSet],
     found: &PlanPolicies,
-    standings: &[(SetName, SetStanding)],
+    decisions: &[(SetName, SetDecision)],
     project: &ProjectKey,
 ) -> (UserText, PolicyWayOut) {
     let word = cx.ctx.settings.comments.executable();
-    let unmet: Vec<&(SetName, SetStanding)> = standings
+    let unmet: Vec<&(SetName, SetDecision)> = decisions
         .iter()
-        .filter(|(_, standing)| !standing.lets_pass())
+        .filter(|(_, decision)| !decision.lets_pass())
         .collect();
     let mut reasons: Vec<String> = unmet
         .iter()
         .take(MOST_SETS)
-        .map(|(name, standing)| reason(name, standing))
+        .map(|(name, decision)| reason(name, decision))
         .collect();
     if unmet.len() > MOST_SETS {
         reasons.push(format!("{} more sets", unmet.len() - MOST_SETS));
@@ -352,23 +350,23 @@ pub(super) fn refusal(
     );
     let needs_plan = unmet
         .iter()
-        .any(|(_, standing)| !matches!(standing, SetStanding::NeedsApproval { .. }));
+        .any(|(_, decision)| !matches!(decision, SetDecision::NeedsApproval { .. }));
     let mut hints = Vec::new();
     // Approvals of this plan are of no use if it has to be made again.
-    for (name, standing) in unmet.iter().take(MOST_SETS).filter(|_| !needs_plan) {
-        hints.extend(approval_hint(cx, sets, found, name, standing, project));
+    for (name, decision) in unmet.iter().take(MOST_SETS).filter(|_| !needs_plan) {
+        hints.extend(approval_hint(cx, sets, found, name, decision, project));
     }
     let broken: Vec<&str> = unmet
         .iter()
-        .filter_map(|(_, standing)| match standing {
-            SetStanding::NotEvaluated(why) => Some(why.as_str()),
-            SetStanding::Passed
-            | SetStanding::Approved(_)
-            | SetStanding::NeedsApproval { .. }
-            | SetStanding::Missing
-            | SetStanding::Changed
-            | SetStanding::Removed
-            | SetStanding::WaiverEnded => None,
+        .filter_map(|(_, decision)| match decision {
+            SetDecision::NotEvaluated(why) => Some(why.as_str()),
+            SetDecision::Passed
+            | SetDecision::Approved(_)
+            | SetDecision::NeedsApproval { .. }
+            | SetDecision::Missing
+            | SetDecision::Changed
+            | SetDecision::Removed
+            | SetDecision::WaiverEnded => None,
         })
         .collect();
     if !broken.is_empty() {
@@ -384,7 +382,7 @@ pub(super) fn refusal(
         let flags = project.flags().unwrap_or_default();
         let has_ended = unmet
             .iter()
-            .any(|(_, standing)| *standing == SetStanding::WaiverEnded);
+            .any(|(_, decision)| *decision == SetDecision::WaiverEnded);
         let why = if has_ended {
             "a waiver has ended"
         } else {
@@ -404,26 +402,26 @@ pub(super) fn refusal(
 }
 
 /// Returns the reason of one set, as a clause.
-fn reason(name: &SetName, standing: &SetStanding) -> String {
-    match standing {
-        SetStanding::Passed | SetStanding::Approved(_) => format!("`{name}` passed"),
-        SetStanding::NeedsApproval { needed, by } => format!(
+fn reason(name: &SetName, decision: &SetDecision) -> String {
+    match decision {
+        SetDecision::Passed | SetDecision::Approved(_) => format!("`{name}` passed"),
+        SetDecision::NeedsApproval { needed, by } => format!(
             "`{name}` is violated and has {} of {needed} approval{}",
             by.len(),
             if *needed == 1 { "" } else { "s" }
         ),
-        SetStanding::NotEvaluated(why) => format!(
+        SetDecision::NotEvaluated(why) => format!(
             "`{name}` was not evaluated ({})",
             why.trim_end().trim_end_matches('.')
         ),
-        SetStanding::Missing => {
+        SetDecision::Missing => {
             format!("`{name}` was not checked, because it was added after the plan")
         }
-        SetStanding::Changed => format!("`{name}` was changed after the plan"),
-        SetStanding::Removed => {
+        SetDecision::Changed => format!("`{name}` was changed after the plan"),
+        SetDecision::Removed => {
             format!("`{name}` was removed from the configuration after the plan")
         }
-        SetStanding::WaiverEnded => {
+        SetDecision::WaiverEnded => {
             format!(
                 "the waiver for `{name}` ended after this plan was made, so its violation counts"
             )
@@ -437,10 +435,10 @@ fn approval_hint(
     sets: &[CurrentSet],
     found: &PlanPolicies,
     name: &SetName,
-    standing: &SetStanding,
+    decision: &SetDecision,
     project: &ProjectKey,
 ) -> Option<String> {
-    if !matches!(standing, SetStanding::NeedsApproval { .. }) {
+    if !matches!(decision, SetDecision::NeedsApproval { .. }) {
         return None;
     }
     if cx.pull.at.subject.is_application() {

@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use lockkeeper_policy::decision::PolicyApproval;
 use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
-use lockkeeper_policy::standing::PolicyApproval;
 
 use super::approve_policies::{
     ApprovalOutcome, person, quoted, report_on, teams_left_out_sentence,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
+use lockkeeper_policy::decision::PolicyApproval;
 use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
-use lockkeeper_policy::standing::PolicyApproval;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! Results of policy sets on the page of a run, with every stored finding.
 
 use chrono::{DateTime, Utc};
+use lockkeeper_policy::decision::PolicyApproval;
 use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
-use lockkeeper_policy::standing::PolicyApproval;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 

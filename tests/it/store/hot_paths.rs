@@ -515,7 +515,7 @@ async fn work(db: &TestDb) {
     }
     store.policy_results(&pull).await.unwrap();
     store.policy_approvals(&pull).await.unwrap();
-    let results = store.policy_standings(&pull).await.unwrap();
+    let results = store.policy_decisions(&pull).await.unwrap();
     assert_eq!(results[&plan.id].approvals, approvals);
     store.policy_results_of_run(plan.run).await.unwrap();
     store.registry_plan_notices(plan.id).await.unwrap();

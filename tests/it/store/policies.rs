@@ -13,9 +13,9 @@ use lockkeeper::store::{
     ApplyChecks, ApplyGate, LockAttempt, PlanParts, PlanPolicies, PolicyApprove, ProjectApproval,
     RecordPlan, Rename, Renamed, RunState, SetApprovals, Store, TeamMember,
 };
+use lockkeeper_policy::decision::{self, NeededSet, PolicyApproval, SetDecision};
 use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
-use lockkeeper_policy::standing::{self, NeededSet, PolicyApproval, SetStanding};
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use tokio::task::JoinSet;
 
@@ -26,7 +26,7 @@ use crate::support::db::{TestDb, by, execute, races, store_test};
 
 store_test!(
     verdicts_come_back_as_they_were_recorded,
-    standings_are_read_without_the_texts_and_are_the_same,
+    decisions_are_read_without_the_texts_and_are_the_same,
     verdicts_go_with_the_record_of_their_plan,
     a_plan_that_is_not_stored_has_no_verdicts,
     a_plan_that_passed_is_applied,
@@ -221,14 +221,14 @@ async fn assert_granted(db: &TestDb, plan: &PlanRecord, policies: &[NeededSet]) 
     assert_eq!(plan_state(db, plan).await, PlanState::Applying);
 }
 
-/// Returns the standings with which the gate refuses the plan: without locks, with a lock, and on another replica. A
+/// Returns the decisions with which the gate refuses the plan: without locks, with a lock, and on another replica. A
 /// refusal leaves nothing behind.
 async fn refused(
     db: &TestDb,
     other: &Store,
     plan: &PlanRecord,
     policies: &[NeededSet],
-) -> Vec<(SetName, SetStanding)> {
+) -> Vec<(SetName, SetDecision)> {
     let (key, cause) = (
         LockKey::of(&plan.pull.repo, &plan.project),
         Cause::new(Actor::commenter("ada"), "applied"),
@@ -255,26 +255,26 @@ async fn refused(
         let apply = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
         let gate = store.apply_begin_checked(plan, apply, attempt, &checks);
         let gate = gate.await.unwrap();
-        let ApplyGate::PoliciesUnmet(standings) = gate else {
+        let ApplyGate::PoliciesUnmet(decisions) = gate else {
             panic!("{gate:?}")
         };
         assert_eq!(plan_state(db, plan).await, PlanState::Planned);
         assert_eq!(store.lock_list_of_pull(&plan.pull).await.unwrap(), []);
         let run = store.run_get(apply).await.unwrap().unwrap();
         assert_eq!(run.state, RunState::Queued);
-        seen.push(standings);
+        seen.push(decisions);
     }
     assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
     seen.remove(0)
 }
 
-fn standing_of<'a>(standings: &'a [(SetName, SetStanding)], name: &str) -> &'a SetStanding {
-    let found = standings.iter().find(|(set, _)| set.as_str() == name);
-    &found.expect("the set has a standing").1
+fn standing_of<'a>(decisions: &'a [(SetName, SetDecision)], name: &str) -> &'a SetDecision {
+    let found = decisions.iter().find(|(set, _)| set.as_str() == name);
+    &found.expect("the set has a decision").1
 }
 
-fn needs_approval(standing: &SetStanding) -> bool {
-    matches!(standing, SetStanding::NeedsApproval { .. })
+fn needs_approval(decision: &SetDecision) -> bool {
+    matches!(decision, SetDecision::NeedsApproval { .. })
 }
 
 async fn results(store: &Store, plan: &PlanRecord) -> PlanPolicies {
@@ -350,7 +350,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
     }
 }
 
-async fn standings_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
+async fn decisions_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let of_team = |count| FindingLevel::RequireApproval {
         count,
@@ -384,14 +384,14 @@ async fn standings_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
     let approvals = ["ada", "bob"].map(|login| approval(&plan, &verdicts[1], login));
     let stored = approve(db.store(), &plan, &approvals).await;
     assert_eq!(stored, PolicyApprove::Stored);
-    let standings = |found: &PlanPolicies| {
+    let decisions = |found: &PlanPolicies| {
         let today = NaiveDate::from_ymd_opt(2026, 12, 1).unwrap();
-        standing::standings(&sets, &found.verdicts, &found.approvals, &plan.id, today)
+        decision::decisions(&sets, &found.verdicts, &found.approvals, &plan.id, today)
     };
     let whole = results(db.store(), &plan).await;
-    let of_pull = db.store().policy_standings(&one).await.unwrap();
+    let of_pull = db.store().policy_decisions(&one).await.unwrap();
     let found = &of_pull[&plan.id];
-    assert_eq!(standings(found), standings(&whole));
+    assert_eq!(decisions(found), decisions(&whole));
     assert_eq!(found.approvals, whole.approvals);
     for verdict in &found.verdicts {
         assert_eq!((verdict.output.as_str(), &verdict.tool), ("", &None));
@@ -403,7 +403,7 @@ async fn standings_are_read_without_the_texts_and_are_the_same(db: &TestDb) {
     assert_eq!(found.verdicts[0].violations().count(), 2);
     let damage = "UPDATE policy_verdicts SET outcome = 'passed'";
     execute(db, damage).await;
-    let of_pull = db.store().policy_standings(&one).await.unwrap();
+    let of_pull = db.store().policy_decisions(&one).await.unwrap();
     for verdict in &of_pull[&plan.id].verdicts {
         let is_damaged = matches!(&verdict.outcome, VerdictOutcome::NotEvaluated(why) if why.contains("damaged"));
         assert!(is_damaged || verdict.set == set("cost"), "{verdict:?}");
@@ -454,9 +454,9 @@ struct Unmet {
     title: &'static str,
     verdicts: Vec<Verdict>,
     policies: Vec<NeededSet>,
-    /// Set with the standing that is expected.
+    /// Set with the decision that is expected.
     of: &'static str,
-    expected: fn(&SetStanding) -> bool,
+    expected: fn(&SetDecision) -> bool,
 }
 
 async fn no_plan_is_applied_whose_verdict_is_missing_or_stale(db: &TestDb) {
@@ -479,50 +479,50 @@ async fn no_plan_is_applied_whose_verdict_is_missing_or_stale(db: &TestDb) {
             verdicts: vec![],
             policies: vec![needed("security")],
             of: "security",
-            expected: |standing| *standing == SetStanding::Missing,
+            expected: |decision| *decision == SetDecision::Missing,
         },
         Unmet {
             title: "a verdict of one of two sets",
             verdicts: vec![passed("cost")],
             policies: vec![needed("security"), needed("cost")],
             of: "security",
-            expected: |standing| *standing == SetStanding::Missing,
+            expected: |decision| *decision == SetDecision::Missing,
         },
         Unmet {
             title: "the name in other letters",
             verdicts: vec![passed("Security")],
             policies: vec![needed("security")],
             of: "security",
-            expected: |standing| *standing == SetStanding::Missing,
+            expected: |decision| *decision == SetDecision::Missing,
         },
         Unmet {
             title: "no set any more",
             verdicts: vec![passed("security")],
             policies: vec![],
             of: "security",
-            expected: |standing| *standing == SetStanding::Removed,
+            expected: |decision| *decision == SetDecision::Removed,
         },
         Unmet {
             title: "one of two sets any more",
             verdicts: vec![passed("security"), passed("cost")],
             policies: vec![needed("cost")],
             of: "security",
-            expected: |standing| *standing == SetStanding::Removed,
+            expected: |decision| *decision == SetDecision::Removed,
         },
         Unmet {
             title: "another definition",
             verdicts: vec![passed("security")],
             policies: vec![changed],
             of: "security",
-            expected: |standing| *standing == SetStanding::Changed,
+            expected: |decision| *decision == SetDecision::Changed,
         },
         Unmet {
             title: "not evaluated",
             verdicts: vec![not_evaluated("security", "there is no conftest")],
             policies: vec![needed("security")],
             of: "security",
-            expected: |standing| {
-                *standing == SetStanding::NotEvaluated("there is no conftest".to_owned())
+            expected: |decision| {
+                *decision == SetDecision::NotEvaluated("there is no conftest".to_owned())
             },
         },
         Unmet {
@@ -537,22 +537,22 @@ async fn no_plan_is_applied_whose_verdict_is_missing_or_stale(db: &TestDb) {
             verdicts: vec![contradicts],
             policies: vec![needed("security")],
             of: "security",
-            expected: |standing| matches!(standing, SetStanding::NotEvaluated(_)),
+            expected: |decision| matches!(decision, SetDecision::NotEvaluated(_)),
         },
         Unmet {
             title: "failed without violations",
             verdicts: vec![of_nothing],
             policies: vec![needed("security")],
             of: "security",
-            expected: |standing| matches!(standing, SetStanding::NotEvaluated(_)),
+            expected: |decision| matches!(decision, SetDecision::NotEvaluated(_)),
         },
     ];
     for (number, case) in cases.iter().enumerate() {
         let project = project(&number.to_string());
         let plan = record(db, &one, &project, &case.verdicts).await;
-        let standings = refused(db, &other, &plan, &case.policies).await;
-        let standing = standing_of(&standings, case.of);
-        assert!((case.expected)(standing), "{}: {standings:?}", case.title);
+        let decisions = refused(db, &other, &plan, &case.policies).await;
+        let decision = standing_of(&decisions, case.of);
+        assert!((case.expected)(decision), "{}: {decisions:?}", case.title);
         if !case.verdicts.is_empty() {
             // A caller that knows no policies applies nothing that has verdicts.
             let gate = begin_apply(db.store(), &plan).await;
@@ -609,13 +609,13 @@ async fn no_plan_is_applied_whose_verdict_was_damaged(db: &TestDb) {
             plan.id
         );
         execute(db, &damaged).await;
-        let standings = refused(db, &other, &plan, &[needed("security")]).await;
+        let decisions = refused(db, &other, &plan, &[needed("security")]).await;
         assert!(
             matches!(
-                standing_of(&standings, "security"),
-                SetStanding::NotEvaluated(_) | SetStanding::Changed
+                standing_of(&decisions, "security"),
+                SetDecision::NotEvaluated(_) | SetDecision::Changed
             ),
-            "{damage}: {standings:?}"
+            "{damage}: {decisions:?}"
         );
         let results = results(db.store(), &plan).await;
         let VerdictOutcome::NotEvaluated(why) = &results.verdicts[0].outcome else {
@@ -640,23 +640,23 @@ async fn no_plan_is_applied_with_the_verdict_of_another(db: &TestDb) {
     let theirs = record(db, &one, &project("theirs"), &[passed("security")]).await;
     let remove = format!("DELETE FROM policy_verdicts WHERE plan = '{}'", ours.id);
     execute(db, &remove).await;
-    let standings = refused(db, &other, &ours, &[needed("security")]).await;
-    assert_eq!(standing_of(&standings, "security"), &SetStanding::Missing);
+    let decisions = refused(db, &other, &ours, &[needed("security")]).await;
+    assert_eq!(standing_of(&decisions, "security"), &SetDecision::Missing);
     let moved = format!(
         "UPDATE policy_verdicts SET plan = '{}' WHERE plan = '{}'",
         ours.id, theirs.id
     );
     execute(db, &moved).await;
-    let standings = refused(db, &other, &ours, &[needed("security")]).await;
-    let standing = standing_of(&standings, "security");
-    assert!(matches!(standing, SetStanding::NotEvaluated(_)));
+    let decisions = refused(db, &other, &ours, &[needed("security")]).await;
+    let decision = standing_of(&decisions, "security");
+    assert!(matches!(decision, SetDecision::NotEvaluated(_)));
     let renamed = format!(
         "UPDATE policy_verdicts SET set_name = 'cost' WHERE plan = '{}'",
         ours.id
     );
     execute(db, &renamed).await;
-    let standings = refused(db, &other, &ours, &[needed("security")]).await;
-    assert_eq!(standing_of(&standings, "security"), &SetStanding::Missing);
+    let decisions = refused(db, &other, &ours, &[needed("security")]).await;
+    assert_eq!(standing_of(&decisions, "security"), &SetDecision::Missing);
     // Nobody knows whose verdict it is.
     let nameless = format!(
         "UPDATE policy_verdicts SET set_name = '' WHERE plan = '{}'",
@@ -698,9 +698,9 @@ async fn an_approval_that_was_damaged_does_not_count(db: &TestDb) {
             plan.id
         );
         execute(db, &damaged).await;
-        let standings = refused(db, &other, &plan, &[needed("security")]).await;
-        let standing = standing_of(&standings, "security");
-        assert!(needs_approval(standing), "{damage}: {standing:?}");
+        let decisions = refused(db, &other, &plan, &[needed("security")]).await;
+        let decision = standing_of(&decisions, "security");
+        assert!(needs_approval(decision), "{damage}: {decision:?}");
     }
 }
 
@@ -718,16 +718,16 @@ async fn approvals_let_a_plan_pass_once_there_are_enough(db: &TestDb) {
         needed("cost"),
     ];
     let plan = record(db, &one, &project("a"), &verdicts).await;
-    let standings = refused(db, &other, &plan, &policies).await;
-    assert!(needs_approval(standing_of(&standings, "security")));
+    let decisions = refused(db, &other, &plan, &policies).await;
+    assert!(needs_approval(standing_of(&decisions, "security")));
     // An approval of one of two violations does not count.
     let half = failed("security", &["open port"]);
     for (verdict, login) in [(&half, "cyd"), (&verdicts[0], "ada")] {
         let approvals = [approval(&plan, verdict, login)];
         let approved = approve(db.store(), &plan, &approvals).await;
         assert_eq!(approved, PolicyApprove::Stored);
-        let standings = refused(db, &other, &plan, &policies).await;
-        assert!(needs_approval(standing_of(&standings, "security")));
+        let decisions = refused(db, &other, &plan, &policies).await;
+        assert!(needs_approval(standing_of(&decisions, "security")));
     }
     let approvals = [approval(&plan, &verdicts[0], "bob")];
     assert_eq!(
@@ -764,8 +764,8 @@ async fn an_approval_replaces_the_one_before_of_the_same_person(db: &TestDb) {
         let of_run = other.policy_results_of_run(plan.run).await.unwrap();
         assert_eq!(of_run.unwrap().approvals, approvals);
     }
-    let standings = refused(db, &other, &plan, &[needed("security")]).await;
-    assert!(needs_approval(standing_of(&standings, "security")));
+    let decisions = refused(db, &other, &plan, &[needed("security")]).await;
+    assert!(needs_approval(standing_of(&decisions, "security")));
 }
 
 async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
@@ -790,10 +790,10 @@ async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
         let apply = run(db.store(), RunKind::Apply, &one, &plan.project).await;
         let gate = db.store().apply_begin_checked(&plan, apply, None, &checks);
         let gate = gate.await.unwrap();
-        let ApplyGate::PoliciesUnmet(standings) = gate else {
+        let ApplyGate::PoliciesUnmet(decisions) = gate else {
             panic!("{gate:?}")
         };
-        assert!(needs_approval(standing_of(&standings, "security")));
+        assert!(needs_approval(standing_of(&decisions, "security")));
     }
     // Both are compared without case, as the forge does.
     let members = [TeamMember {
@@ -838,10 +838,10 @@ async fn approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_
         ("not sticky", &seen, &once),
     ] {
         let new = record(db, &one, &project("a"), std::slice::from_ref(verdict)).await;
-        let standings = refused(db, &other, &new, std::slice::from_ref(policies)).await;
+        let decisions = refused(db, &other, &new, std::slice::from_ref(policies)).await;
         assert!(
-            needs_approval(standing_of(&standings, "security")),
-            "{title}: {standings:?}"
+            needs_approval(standing_of(&decisions, "security")),
+            "{title}: {decisions:?}"
         );
         assert_eq!(results(&other, &new).await.approvals, approvals);
     }
@@ -879,8 +879,8 @@ async fn approvals_of_another_project_or_pull_never_count(db: &TestDb) {
         (&one, staging),
     ] {
         let plan = record(db, pull, &project, std::slice::from_ref(&verdict)).await;
-        let standings = refused(db, &other, &plan, std::slice::from_ref(&sticky)).await;
-        assert!(needs_approval(standing_of(&standings, "security")));
+        let decisions = refused(db, &other, &plan, std::slice::from_ref(&sticky)).await;
+        assert!(needs_approval(standing_of(&decisions, "security")));
         assert_eq!(results(&other, &plan).await.approvals, []);
     }
     assert_granted(db, &approved, &[sticky]).await;
@@ -932,10 +932,10 @@ async fn approvals_are_removed_by_set(db: &TestDb) {
     let left = results(store, plan).await.approvals;
     assert_eq!(left.len(), 2);
     assert!(left.iter().all(|approval| approval.set == set("security")));
-    let standings = refused(db, &other, plan, &policies).await;
-    assert!(needs_approval(standing_of(&standings, "cost")));
-    let security = standing_of(&standings, "security");
-    assert!(matches!(security, SetStanding::Approved(_)), "{security:?}");
+    let decisions = refused(db, &other, plan, &policies).await;
+    assert!(needs_approval(standing_of(&decisions, "cost")));
+    let security = standing_of(&decisions, "security");
+    assert!(matches!(security, SetDecision::Approved(_)), "{security:?}");
     let cleared = clear(&other, plan, &["cost", "security"]).await;
     assert_eq!(cleared, [set("security")]);
     assert_eq!(results(store, plan).await.approvals, []);
@@ -1121,8 +1121,8 @@ async fn a_closed_pull_loses_its_approvals(db: &TestDb) {
         seen.unwrap();
         let again = record(db, &pull, &project("a"), std::slice::from_ref(&verdict)).await;
         assert_eq!(results(store, &again).await.approvals, []);
-        let standings = refused(db, &other, &again, std::slice::from_ref(&sticky)).await;
-        assert!(needs_approval(standing_of(&standings, "security")));
+        let decisions = refused(db, &other, &again, std::slice::from_ref(&sticky)).await;
+        assert!(needs_approval(standing_of(&decisions, "security")));
     }
     assert_eq!(results(store, &neighbour).await.approvals, approvals);
 }
@@ -1197,8 +1197,8 @@ async fn of_many_approvals_of_one_person_one_counts(db: &TestDb) {
         approve_count: 2,
         ..needed("security")
     };
-    let standings = refused(db, &stores[1], &plan, &[two]).await;
-    assert!(needs_approval(standing_of(&standings, "security")));
+    let decisions = refused(db, &stores[1], &plan, &[two]).await;
+    assert!(needs_approval(standing_of(&decisions, "security")));
     assert_granted(db, &plan, &[needed("security")]).await;
 }
 
@@ -1233,8 +1233,8 @@ async fn approvals_meet_a_new_plan_and_do_not_count_for_it(db: &TestDb) {
             .filter(|outcome| **outcome == PolicyApprove::Stored)
             .count();
         assert_eq!(results(db.store(), &new).await.approvals.len(), stored);
-        let standings = refused(db, &stores[2], &new, &[needed("security")]).await;
-        assert!(needs_approval(standing_of(&standings, "security")));
+        let decisions = refused(db, &stores[2], &new, &[needed("security")]).await;
+        assert!(needs_approval(standing_of(&decisions, "security")));
     }
 }
 
@@ -1405,6 +1405,6 @@ async fn no_order_of_plans_approvals_and_removals_applies_what_nobody_approved(d
     let left = db.store().plan_list(&one).await.unwrap();
     assert!(left.len() == 1 && left[0].id >= first.id, "{left:?}");
     let last = record(db, &one, &project("a"), &[verdict]).await;
-    let standings = refused(db, &stores[1], &last, &[needed("security")]).await;
-    assert!(needs_approval(standing_of(&standings, "security")));
+    let decisions = refused(db, &stores[1], &last, &[needed("security")]).await;
+    assert!(needs_approval(standing_of(&decisions, "security")));
 }

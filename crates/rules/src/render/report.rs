@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_policy::decision::SetDecision;
 use lockkeeper_policy::findings::FindingLevel;
 use lockkeeper_policy::sets::{PolicyOwners, SetName};
-use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -260,7 +260,7 @@ pub struct PolicySetReport {
     /// Name of the set.
     pub name: SetName,
     /// Consequence for the apply.
-    pub standing: SetStanding,
+    pub decision: SetDecision,
     /// Verdict on the plan, if there is one.
     pub verdict: Option<Verdict>,
     /// Owners of the set. They may approve violations.
@@ -286,12 +286,12 @@ impl PolicyReport {
 impl PolicySetReport {
     /// Returns true if the set does not prevent the apply.
     pub fn is_met(&self) -> bool {
-        self.standing.lets_pass()
+        self.decision.lets_pass()
     }
 
     /// Returns true if the set is violated, and somebody can approve that.
     fn awaits_approval(&self) -> bool {
-        matches!(self.standing, SetStanding::NeedsApproval { .. }) && self.approvers().is_some()
+        matches!(self.decision, SetDecision::NeedsApproval { .. }) && self.approvers().is_some()
     }
 
     /// Returns the people who can approve the violations; `None`: nobody can.

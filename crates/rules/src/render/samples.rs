@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
+use lockkeeper_policy::decision::SetDecision;
 use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::{PolicyOwners, SetDigest, SetName};
-use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use uuid::Uuid;
 
@@ -322,7 +322,7 @@ fn findings() -> Vec<PolicyFinding> {
     ]
 }
 
-fn policy_set(name: &str, standing: SetStanding, findings: Vec<PolicyFinding>) -> PolicySetReport {
+fn policy_set(name: &str, decision: SetDecision, findings: Vec<PolicyFinding>) -> PolicySetReport {
     let name = SetName::parse(name).expect("a name");
     let verdict = Verdict {
         set: name.clone(),
@@ -343,7 +343,7 @@ fn policy_set(name: &str, standing: SetStanding, findings: Vec<PolicyFinding>) -
     };
     PolicySetReport {
         name,
-        standing,
+        decision,
         verdict: Some(verdict),
         owners: PolicyOwners {
             users: vec!["alice".to_owned()],
@@ -367,26 +367,26 @@ fn with_policies(sets: Vec<PolicySetReport>) -> ProjectReport {
 }
 
 fn violated(by: &[&str]) -> PolicySetReport {
-    let standing = SetStanding::NeedsApproval {
+    let decision = SetDecision::NeedsApproval {
         needed: 2,
         by: by.iter().map(|&login| login.to_owned()).collect(),
     };
-    policy_set("databases", standing, findings())
+    policy_set("databases", decision, findings())
 }
 
 fn approved() -> PolicySetReport {
-    let standing = SetStanding::Approved(vec!["alice".to_owned(), "bob".to_owned()]);
-    policy_set("databases", standing, findings())
+    let decision = SetDecision::Approved(vec!["alice".to_owned(), "bob".to_owned()]);
+    policy_set("databases", decision, findings())
 }
 
 fn basics() -> PolicySetReport {
-    policy_set("basics", SetStanding::Passed, Vec::new())
+    policy_set("basics", SetDecision::Passed, Vec::new())
 }
 
 /// Returns violated sets with outputs: of a step whose text is the evidence, of conftest, and of a tool that says more. The
 /// last one has no owners.
 fn outputs() -> Vec<PolicySetReport> {
-    let needs_one = SetStanding::NeedsApproval {
+    let needs_one = SetDecision::NeedsApproval {
         needed: 1,
         by: Vec::new(),
     };
@@ -458,20 +458,20 @@ fn policy_samples() -> Vec<(&'static str, Report)> {
     let one = |command, project| report(command, Body::Projects(vec![project]));
     let warned = || {
         let findings = vec![finding(FindingLevel::Warn, "the bucket has no tags")];
-        policy_set("tags", SetStanding::Passed, findings)
+        policy_set("tags", SetDecision::Passed, findings)
     };
-    let without_verdict = |name, standing| PolicySetReport {
+    let without_verdict = |name, decision| PolicySetReport {
         verdict: None,
-        ..policy_set(name, standing, Vec::new())
+        ..policy_set(name, decision, Vec::new())
     };
-    let not_evaluated = SetStanding::NotEvaluated("no rule was evaluated".to_owned());
+    let not_evaluated = SetDecision::NotEvaluated("no rule was evaluated".to_owned());
     let of_others = with_policies(vec![
         policy_set("network", not_evaluated, Vec::new()),
-        without_verdict("new", SetStanding::Missing),
-        without_verdict("other", SetStanding::Changed),
-        without_verdict("old", SetStanding::Removed),
+        without_verdict("new", SetDecision::Missing),
+        without_verdict("other", SetDecision::Changed),
+        without_verdict("old", SetDecision::Removed),
     ]);
-    let broken = SetStanding::NotEvaluated(
+    let broken = SetDecision::NotEvaluated(
         "conftest ended with exit code 3. Correct the policies of the set, then plan again."
             .to_owned(),
     );
@@ -486,7 +486,7 @@ fn policy_samples() -> Vec<(&'static str, Report)> {
         evidence: Some(format!("```\n</details>\n{HOSTILE}")),
         ..finding(FindingLevel::Deny, HOSTILE)
     };
-    let needs_one = SetStanding::NeedsApproval {
+    let needs_one = SetDecision::NeedsApproval {
         needed: 1,
         by: Vec::new(),
     };

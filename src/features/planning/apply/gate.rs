@@ -498,14 +498,14 @@ pub(super) async fn pass(
         ApplyGate::ApplyLocked(locks) => GateRefusal::Stopped(locks),
         ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
         ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
-        ApplyGate::PoliciesUnmet(standings) => {
+        ApplyGate::PoliciesUnmet(decisions) => {
             let rules = work.policies(&plan.project);
-            let standings = if rules.workflow(&plan.project).keeps_output_private() {
-                policy_checks::without_reasons(standings)
+            let decisions = if rules.workflow(&plan.project).keeps_output_private() {
+                policy_checks::without_reasons(decisions)
             } else {
-                standings
+                decisions
             };
-            match policy_checks::refusal(cx, &sets, &ready.policies, &standings, &plan.project) {
+            match policy_checks::refusal(cx, &sets, &ready.policies, &decisions, &plan.project) {
                 (text, PolicyWayOut::Approve) => GateRefusal::ForNow(text),
                 (text, PolicyWayOut::Plan) => GateRefusal::Stale(text),
             }

@@ -53,12 +53,12 @@ impl NoPolicySets {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DefinedPolicies {
     conftest_version: Option<Version>,
-    sets: Vec<SetWays>,
+    sets: Vec<SetVariants>,
 }
 
 /// A policy set, for each of the two ways of checking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct SetWays {
+struct SetVariants {
     usual: Arc<PolicySet>,
     /// The set in projects with `custom_policy_check`. It differs if the set has no `engine`: there, a step of the
     /// workflow checks it, as in Atlantis.
@@ -75,7 +75,7 @@ impl DefinedPolicies {
 
     /// Returns the sets that concern a project, for pull requests with any labels.
     pub(super) fn of_project(&self, project: &ProjectKey, custom: bool) -> ProjectPolicies {
-        let of_way = |set: &SetWays| Arc::clone(if custom { &set.custom } else { &set.usual });
+        let of_way = |set: &SetVariants| Arc::clone(if custom { &set.custom } else { &set.usual });
         let sets: Vec<Arc<PolicySet>> = self
             .sets
             .iter()
@@ -415,7 +415,7 @@ fn read_sets(
     reader: &mut FileReader,
     field: &Field<Vec<PolicySetMapping>>,
     defaults: &SetDefaults,
-) -> Vec<SetWays> {
+) -> Vec<SetVariants> {
     let nodes = field.items(reader).unwrap_or_default();
     if nodes.len() > DefinedPolicies::MAX_SETS {
         let what = format!(
@@ -448,7 +448,11 @@ fn read_sets(
 }
 
 /// Notes that the sets have more teams as owners than are looked up.
-fn check_teams(reader: &mut FileReader, field: &Field<Vec<PolicySetMapping>>, sets: &[SetWays]) {
+fn check_teams(
+    reader: &mut FileReader,
+    field: &Field<Vec<PolicySetMapping>>,
+    sets: &[SetVariants],
+) {
     let teams: BTreeSet<String> = sets
         .iter()
         .flat_map(|set| &set.usual.owners.teams)
@@ -467,7 +471,11 @@ fn check_teams(reader: &mut FileReader, field: &Field<Vec<PolicySetMapping>>, se
     }
 }
 
-fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) -> Option<SetWays> {
+fn read_set(
+    reader: &mut FileReader,
+    node: &YamlNode,
+    defaults: &SetDefaults,
+) -> Option<SetVariants> {
     const NAME_HELP: &str = "name the set: `name: network`; comments and approvals use the name";
     let set: PolicySetMapping = reader.mapping(node)?;
     let name = reader
@@ -532,7 +540,7 @@ fn read_set(reader: &mut FileReader, node: &YamlNode, defaults: &SetDefaults) ->
     } else {
         usual.clone()
     };
-    Some(SetWays {
+    Some(SetVariants {
         usual: Arc::new(usual),
         custom: Arc::new(custom),
     })

@@ -6,9 +6,9 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use lockkeeper_policy::decision::SetDecision;
 use lockkeeper_policy::findings::{FindingLevel, FindingPlace, PolicyFinding};
 use lockkeeper_policy::sets::PolicyOwners;
-use lockkeeper_policy::standing::SetStanding;
 use lockkeeper_policy::verdict::Verdict;
 use regex::Regex;
 use serde::Serialize;
@@ -153,7 +153,7 @@ impl PolicyRoom {
 fn headline(policies: &PolicyReport) -> String {
     let all = policies.sets.len();
     let unmet = policies.sets.iter().filter(|set| !set.is_met()).count();
-    let approved = |set: &PolicySetReport| matches!(set.standing, SetStanding::Approved(_));
+    let approved = |set: &PolicySetReport| matches!(set.decision, SetDecision::Approved(_));
     match (unmet, all) {
         (0, _) if policies.sets.iter().any(approved) => "Policies passed with approvals".to_owned(),
         (0, _) => "Policies passed".to_owned(),
@@ -168,12 +168,12 @@ fn has_something(set: &PolicySetReport) -> bool {
         .verdict
         .as_ref()
         .is_some_and(|verdict| !verdict.findings.is_empty() || !verdict.notes.is_empty());
-    set.standing != SetStanding::Passed || says_more
+    set.decision != SetDecision::Passed || says_more
 }
 
 fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> PolicySetView {
     let verdict = set.verdict.as_ref();
-    let shows = shows_findings(&set.standing);
+    let shows = shows_findings(&set.decision);
     let mut sorted: Vec<&PolicyFinding> = verdict
         .filter(|_| shows)
         .map(|verdict| verdict.findings.iter().collect())
@@ -187,7 +187,7 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> Pol
     let more = (sorted.len() - shown).saturating_add(beyond);
     sorted.truncate(shown);
     PolicySetView {
-        icon: icon(&set.standing),
+        icon: icon(&set.decision),
         name: set.name.to_string(),
         says: says(set),
         origin: verdict
@@ -240,62 +240,62 @@ fn only_repeats(verdict: &Verdict) -> bool {
 }
 
 /// Returns true if the findings say something about this plan as it is now.
-fn shows_findings(standing: &SetStanding) -> bool {
-    match standing {
-        SetStanding::Passed | SetStanding::NeedsApproval { .. } => true,
+fn shows_findings(decision: &SetDecision) -> bool {
+    match decision {
+        SetDecision::Passed | SetDecision::NeedsApproval { .. } => true,
         // People have read them before they approved, and the page of the run has them.
-        SetStanding::Approved(_)
-        | SetStanding::NotEvaluated(_)
-        | SetStanding::Missing
-        | SetStanding::Changed
-        | SetStanding::Removed
-        | SetStanding::WaiverEnded => false,
+        SetDecision::Approved(_)
+        | SetDecision::NotEvaluated(_)
+        | SetDecision::Missing
+        | SetDecision::Changed
+        | SetDecision::Removed
+        | SetDecision::WaiverEnded => false,
     }
 }
 
-fn icon(standing: &SetStanding) -> &'static str {
-    match standing {
-        SetStanding::Passed | SetStanding::Approved(_) => "✅",
-        SetStanding::NeedsApproval { .. } => "❌",
-        SetStanding::NotEvaluated(_)
-        | SetStanding::Missing
-        | SetStanding::Changed
-        | SetStanding::Removed
-        | SetStanding::WaiverEnded => "⛔",
+fn icon(decision: &SetDecision) -> &'static str {
+    match decision {
+        SetDecision::Passed | SetDecision::Approved(_) => "✅",
+        SetDecision::NeedsApproval { .. } => "❌",
+        SetDecision::NotEvaluated(_)
+        | SetDecision::Missing
+        | SetDecision::Changed
+        | SetDecision::Removed
+        | SetDecision::WaiverEnded => "⛔",
     }
 }
 
 fn says(set: &PolicySetReport) -> String {
     let violations = set.verdict.as_ref().map_or_else(String::new, violations);
-    match &set.standing {
-        SetStanding::Passed => "passed".to_owned(),
-        SetStanding::Approved(by) => format!("{violations}, approved by {}", names(by, "and")),
-        SetStanding::NeedsApproval { needed, by } if by.is_empty() => {
+    match &set.decision {
+        SetDecision::Passed => "passed".to_owned(),
+        SetDecision::Approved(by) => format!("{violations}, approved by {}", names(by, "and")),
+        SetDecision::NeedsApproval { needed, by } if by.is_empty() => {
             format!(
                 "{violations}, 0 of {}",
                 counted(number(*needed), "approval")
             )
         }
-        SetStanding::NeedsApproval { needed, by } => format!(
+        SetDecision::NeedsApproval { needed, by } => format!(
             "{violations}, {} of {}, by {}",
             by.len(),
             counted(number(*needed), "approval"),
             names(by, "and")
         ),
-        SetStanding::NotEvaluated(why) => {
+        SetDecision::NotEvaluated(why) => {
             format!(
                 "not evaluated: {}",
                 sentence(&shorten(why, LONGEST_MESSAGE))
             )
         }
-        SetStanding::Missing => {
+        SetDecision::Missing => {
             "not checked, because the set was added after this plan. Plan again.".to_owned()
         }
-        SetStanding::Changed => "changed after this plan. Plan again.".to_owned(),
-        SetStanding::Removed => {
+        SetDecision::Changed => "changed after this plan. Plan again.".to_owned(),
+        SetDecision::Removed => {
             "removed from the configuration after this plan. Plan again.".to_owned()
         }
-        SetStanding::WaiverEnded => {
+        SetDecision::WaiverEnded => {
             "a waiver ended after this plan was made. Plan again.".to_owned()
         }
     }
@@ -344,8 +344,8 @@ fn sentence(text: &str) -> String {
 
 /// Returns the sentence about the way out of a set that prevents the apply.
 fn way_out(set: &PolicySetReport) -> Option<String> {
-    match &set.standing {
-        SetStanding::NeedsApproval { .. } => {
+    match &set.decision {
+        SetDecision::NeedsApproval { .. } => {
             let author = match set.approvers() {
                 Some(_) if set.prevent_self_approve => " The author of the pull request cannot.",
                 Some(_) | None => "",
@@ -353,19 +353,19 @@ fn way_out(set: &PolicySetReport) -> Option<String> {
             let who = approval_sentence(&set.owners, set.verdict.as_ref(), "this");
             Some(format!("{who}{author}"))
         }
-        SetStanding::NotEvaluated(why) if has_way_out(why) => {
+        SetDecision::NotEvaluated(why) if has_way_out(why) => {
             Some("Approvals do not help here.".to_owned())
         }
-        SetStanding::NotEvaluated(_) => Some(
+        SetDecision::NotEvaluated(_) => Some(
             "Approvals do not help here. Ask an administrator of Lockkeeper to correct this, then plan again."
                 .to_owned(),
         ),
-        SetStanding::Passed
-        | SetStanding::Approved(_)
-        | SetStanding::Missing
-        | SetStanding::Changed
-        | SetStanding::Removed
-        | SetStanding::WaiverEnded => None,
+        SetDecision::Passed
+        | SetDecision::Approved(_)
+        | SetDecision::Missing
+        | SetDecision::Changed
+        | SetDecision::Removed
+        | SetDecision::WaiverEnded => None,
     }
 }
 

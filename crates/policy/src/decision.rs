@@ -45,9 +45,9 @@ pub struct PolicyApproval {
     pub at: DateTime<Utc>,
 }
 
-/// Standing of one set for one plan.
+/// Decision of one set for one plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SetStanding {
+pub enum SetDecision {
     /// The set has no violations.
     Passed,
     /// Violations, and enough approvals of them. Holds the logins.
@@ -71,37 +71,37 @@ pub enum SetStanding {
     WaiverEnded,
 }
 
-/// Returns the standing of each configured set, and of each set with a verdict that is not configured any more.
+/// Returns the decision of each configured set, and of each set with a verdict that is not configured any more.
 ///
 /// An approval counts if it covers every violation of the verdict, was given for the same definition of the set, and for the same
 /// plan or a sticky set. Violations that a rule denies need [`NeededSet::approve_count`] approvals of owners. A rule that requires
 /// approvals needs as many as it says, of people in one of its teams, or of owners if it names none. One person counts once,
 /// with all of the approvals that [`PolicyApproval::is_of_same_person`] connects.
-pub fn standings(
+pub fn decisions(
     needed: &[NeededSet],
     verdicts: &[Verdict],
     approvals: &[PolicyApproval],
     plan: &PlanId,
     today: NaiveDate,
-) -> Vec<(SetName, SetStanding)> {
-    let mut standings: Vec<(SetName, SetStanding)> = needed
+) -> Vec<(SetName, SetDecision)> {
+    let mut decisions: Vec<(SetName, SetDecision)> = needed
         .iter()
         .map(|set| {
-            let standing = standing(set, verdicts, approvals, plan, today);
-            (set.name.clone(), standing)
+            let decision = decision(set, verdicts, approvals, plan, today);
+            (set.name.clone(), decision)
         })
         .collect();
     for verdict in verdicts {
-        if !standings.iter().any(|(name, _)| *name == verdict.set) {
-            standings.push((verdict.set.clone(), SetStanding::Removed));
+        if !decisions.iter().any(|(name, _)| *name == verdict.set) {
+            decisions.push((verdict.set.clone(), SetDecision::Removed));
         }
     }
-    standings
+    decisions
 }
 
 /// Returns true if no set refuses the apply.
-pub fn may_apply(standings: &[(SetName, SetStanding)]) -> bool {
-    standings.iter().all(|(_, standing)| standing.lets_pass())
+pub fn may_apply(decisions: &[(SetName, SetDecision)]) -> bool {
+    decisions.iter().all(|(_, decision)| decision.lets_pass())
 }
 
 /// Returns true if an approval of the person could count for a violation: the person owns the set, or is in a team that a rule
@@ -131,7 +131,7 @@ pub fn deciding_teams(set: &NeededSet, verdict: &Verdict) -> Vec<String> {
     teams
 }
 
-impl SetStanding {
+impl SetDecision {
     /// Returns true if the set does not refuse the apply.
     pub fn lets_pass(&self) -> bool {
         match self {
@@ -230,49 +230,49 @@ impl NeededApprovals<'_> {
     }
 }
 
-fn standing(
+fn decision(
     set: &NeededSet,
     verdicts: &[Verdict],
     approvals: &[PolicyApproval],
     plan: &PlanId,
     today: NaiveDate,
-) -> SetStanding {
+) -> SetDecision {
     let mut own = verdicts.iter().filter(|verdict| verdict.set == set.name);
     let Some(verdict) = own.next() else {
-        return SetStanding::Missing;
+        return SetDecision::Missing;
     };
     if own.next().is_some() {
         return damaged("there are two");
     }
     if verdict.definition != set.definition {
-        return SetStanding::Changed;
+        return SetDecision::Changed;
     }
     if let Some(damage) = verdict.damage() {
         return damaged(damage);
     }
     match &verdict.outcome {
         VerdictOutcome::Passed | VerdictOutcome::Failed if verdict.has_ended_waiver(today) => {
-            SetStanding::WaiverEnded
+            SetDecision::WaiverEnded
         }
-        VerdictOutcome::Passed => SetStanding::Passed,
+        VerdictOutcome::Passed => SetDecision::Passed,
         VerdictOutcome::Failed => approved(set, verdict, approvals, plan),
-        VerdictOutcome::NotEvaluated(why) => SetStanding::NotEvaluated(why.clone()),
+        VerdictOutcome::NotEvaluated(why) => SetDecision::NotEvaluated(why.clone()),
     }
 }
 
-fn damaged(damage: &str) -> SetStanding {
-    SetStanding::NotEvaluated(format!(
+fn damaged(damage: &str) -> SetDecision {
+    SetDecision::NotEvaluated(format!(
         "The stored verdict cannot be right: {damage}. Plan again."
     ))
 }
 
-/// Returns the standing of a violated set.
+/// Returns the decision of a violated set.
 fn approved(
     set: &NeededSet,
     verdict: &Verdict,
     approvals: &[PolicyApproval],
     plan: &PlanId,
-) -> SetStanding {
+) -> SetDecision {
     let needs: Vec<NeededApprovals<'_>> = verdict
         .violations()
         .filter_map(|finding| match &finding.level {
@@ -308,10 +308,10 @@ fn approved(
         .map(|approval| approval.login.clone())
         .collect();
     if missing == 0 {
-        return SetStanding::Approved(by);
+        return SetDecision::Approved(by);
     }
     let have = u32::try_from(by.len()).unwrap_or(u32::MAX);
-    SetStanding::NeedsApproval {
+    SetDecision::NeedsApproval {
         needed: have.saturating_add(missing),
         by,
     }

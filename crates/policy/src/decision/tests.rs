@@ -1,4 +1,4 @@
-//! Tables and properties of standings: nothing that is missing, stale or damaged lets a plan pass.
+//! Tables and properties of decisions: nothing that is missing, stale or damaged lets a plan pass.
 
 use std::collections::HashMap;
 
@@ -91,8 +91,8 @@ impl Gate {
         }
     }
 
-    fn standings(&self) -> Vec<(SetName, SetStanding)> {
-        standings(
+    fn decisions(&self) -> Vec<(SetName, SetDecision)> {
+        decisions(
             &self.needed,
             &self.verdicts,
             &self.approvals,
@@ -102,19 +102,19 @@ impl Gate {
     }
 
     fn may_apply(&self) -> bool {
-        may_apply(&self.standings())
+        may_apply(&self.decisions())
     }
 
-    /// Returns the standing of the set `violated`.
-    fn violated(&self) -> SetStanding {
+    /// Returns the decision of the set `violated`.
+    fn violated(&self) -> SetDecision {
         let name = SetName::parse("violated").unwrap();
-        let found = self.standings().into_iter().find(|(set, _)| *set == name);
+        let found = self.decisions().into_iter().find(|(set, _)| *set == name);
         found.unwrap().1
     }
 }
 
-fn needs(needed: u32, by: &[&str]) -> SetStanding {
-    SetStanding::NeedsApproval {
+fn needs(needed: u32, by: &[&str]) -> SetDecision {
+    SetDecision::NeedsApproval {
         needed,
         by: by.iter().map(|&login| login.to_owned()).collect(),
     }
@@ -125,14 +125,14 @@ type Harm = fn(&mut Gate);
 
 #[test]
 fn a_plan_without_policies_may_be_applied() {
-    assert!(may_apply(&standings(&[], &[], &[], &plan_id(1), today())));
+    assert!(may_apply(&decisions(&[], &[], &[], &plan_id(1), today())));
 }
 
 #[test]
 fn a_plan_that_passes_or_is_approved_may_be_applied() {
     let gate = Gate::open();
-    let approved = SetStanding::Approved(vec!["alice".to_owned()]);
-    assert_eq!(gate.standings()[0].1, SetStanding::Passed);
+    let approved = SetDecision::Approved(vec!["alice".to_owned()]);
+    assert_eq!(gate.decisions()[0].1, SetDecision::Passed);
     assert_eq!(gate.violated(), approved);
     assert!(gate.may_apply());
 }
@@ -199,13 +199,13 @@ fn no_missing_stale_or_damaged_verdict_lets_a_plan_pass() {
     for (harm, change) in harms {
         let mut gate = Gate::open();
         change(&mut gate);
-        assert!(!gate.may_apply(), "{harm}: {:?}", gate.standings());
+        assert!(!gate.may_apply(), "{harm}: {:?}", gate.decisions());
     }
 }
 
 #[test]
 fn no_missing_stale_or_insufficient_approval_lets_a_plan_pass() {
-    let harms: [(&str, Harm, SetStanding); 17] = [
+    let harms: [(&str, Harm, SetDecision); 17] = [
         (
             "nobody approved",
             |gate| gate.approvals.clear(),
@@ -333,43 +333,43 @@ fn no_missing_stale_or_insufficient_approval_lets_a_plan_pass() {
             needs(1, &[]),
         ),
     ];
-    for (harm, change, standing) in harms {
+    for (harm, change, decision) in harms {
         let mut gate = Gate::open();
         change(&mut gate);
-        assert_eq!(gate.violated(), standing, "{harm}");
+        assert_eq!(gate.violated(), decision, "{harm}");
         assert!(!gate.may_apply(), "{harm}");
     }
 }
 
 #[test]
-fn each_way_to_miss_a_verdict_has_its_own_standing() {
-    let standing_after = |change: Harm| {
+fn each_way_to_miss_a_verdict_has_its_own_decision() {
+    let decision_after = |change: Harm| {
         let mut gate = Gate::open();
         change(&mut gate);
         gate.violated()
     };
-    let missing = standing_after(|gate| {
+    let missing = decision_after(|gate| {
         gate.verdicts.remove(1);
     });
-    assert_eq!(missing, SetStanding::Missing);
-    let changed = standing_after(|gate| {
+    assert_eq!(missing, SetDecision::Missing);
+    let changed = decision_after(|gate| {
         gate.needed[1].definition = SetDigest(Sha256Digest::of(b"changed"));
     });
-    assert_eq!(changed, SetStanding::Changed);
-    let removed = standing_after(|gate| {
+    assert_eq!(changed, SetDecision::Changed);
+    let removed = decision_after(|gate| {
         gate.needed.remove(1);
     });
-    assert_eq!(removed, SetStanding::Removed);
-    let crashed = standing_after(|gate| {
+    assert_eq!(removed, SetDecision::Removed);
+    let crashed = decision_after(|gate| {
         gate.verdicts[1].outcome = VerdictOutcome::NotEvaluated("conftest crashed".to_owned());
     });
     assert_eq!(
         crashed,
-        SetStanding::NotEvaluated("conftest crashed".to_owned())
+        SetDecision::NotEvaluated("conftest crashed".to_owned())
     );
-    let damaged = standing_after(|gate| gate.verdicts[1].items.clear());
+    let damaged = decision_after(|gate| gate.verdicts[1].items.clear());
     assert!(
-        matches!(damaged, SetStanding::NotEvaluated(_)),
+        matches!(damaged, SetDecision::NotEvaluated(_)),
         "{damaged:?}"
     );
 }
@@ -396,12 +396,12 @@ fn an_approval_that_saw_more_violations_counts() {
 #[test]
 fn a_waiver_counts_up_to_its_last_day() {
     let set = policy_set("passed");
-    for (until, standing) in [
-        ("2026-11-01", SetStanding::Passed),
-        ("2027-01-01", SetStanding::Passed),
-        ("2026-10-31", SetStanding::WaiverEnded),
-        ("", SetStanding::WaiverEnded),
-        ("soon", SetStanding::WaiverEnded),
+    for (until, decision) in [
+        ("2026-11-01", SetDecision::Passed),
+        ("2027-01-01", SetDecision::Passed),
+        ("2026-10-31", SetDecision::WaiverEnded),
+        ("", SetDecision::WaiverEnded),
+        ("soon", SetDecision::WaiverEnded),
     ] {
         let waived = PolicyFinding {
             waived: waived_until(until),
@@ -409,8 +409,8 @@ fn a_waiver_counts_up_to_its_last_day() {
         };
         let mut gate = Gate::open();
         gate.verdicts[0] = verdict_of(&set, vec![waived.clone()]);
-        assert_eq!(gate.standings()[0].1, standing, "{until}");
-        assert_eq!(gate.may_apply(), standing == SetStanding::Passed);
+        assert_eq!(gate.decisions()[0].1, decision, "{until}");
+        assert_eq!(gate.may_apply(), decision == SetDecision::Passed);
         // It is found among many others, and approvals of other violations do not help.
         let others = (0..1000).map(|n| PolicyFinding {
             waived: waived_until("2027-01-01"),
@@ -420,7 +420,7 @@ fn a_waiver_counts_up_to_its_last_day() {
         let findings = others.chain([denied, waived]).collect();
         gate.verdicts[0] = verdict_of(&set, findings);
         gate.approvals.push(approval("alice", &gate.verdicts[0]));
-        assert_eq!(gate.may_apply(), standing == SetStanding::Passed, "{until}");
+        assert_eq!(gate.may_apply(), decision == SetDecision::Passed, "{until}");
     }
     // Hints refuse nothing, with and without a waiver.
     let mut gate = Gate::open();
@@ -442,7 +442,7 @@ fn approvals_of_one_person_are_connected_by_others() {
     second.at = at(1);
     gate.approvals.push(second);
     let both = vec!["alice".to_owned(), "bob".to_owned()];
-    assert_eq!(gate.violated(), SetStanding::Approved(both));
+    assert_eq!(gate.violated(), SetDecision::Approved(both));
     assert!(!gate.approvals[0].is_of_same_person(&gate.approvals[1]));
     // An approval of an earlier plan shows that both are the same person.
     let mut link = gate.approvals[1].clone();
@@ -480,7 +480,7 @@ fn rules_that_require_approvals_are_met_each_by_its_own_people() {
     gate.approvals[1] = of_net("BOB");
     assert_eq!(
         gate.violated(),
-        SetStanding::Approved(vec!["nina".to_owned(), "BOB".to_owned()])
+        SetDecision::Approved(vec!["nina".to_owned(), "BOB".to_owned()])
     );
 }
 
@@ -624,8 +624,8 @@ proptest! {
         humans.sort_unstable();
         humans.dedup();
         let needed = [set.needed(set.digest(None))];
-        let standing = standings(&needed, &[verdict], &approvals, &plan_id(1), today()).remove(0).1;
-        prop_assert_eq!(standing.lets_pass(), humans.len() >= count as usize);
+        let decision = decisions(&needed, &[verdict], &approvals, &plan_id(1), today()).remove(0).1;
+        prop_assert_eq!(decision.lets_pass(), humans.len() >= count as usize);
     }
 
     #[test]
@@ -640,8 +640,8 @@ proptest! {
         let needed = [set.needed(set.digest(None))];
         let approvals = approvals_of(&people, &seen);
         let verdicts = std::slice::from_ref(&now);
-        let standing = standings(&needed, verdicts, &approvals, &plan_id(1), today()).remove(0).1;
-        if let SetStanding::Approved(by) = standing {
+        let decision = decisions(&needed, verdicts, &approvals, &plan_id(1), today()).remove(0).1;
+        if let SetDecision::Approved(by) = decision {
             let known = violations(&seen);
             for (violation, count) in violations(&now) {
                 prop_assert!(known.get(&violation).is_some_and(|known| *known >= count));

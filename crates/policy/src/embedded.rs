@@ -406,9 +406,8 @@ impl Evaluation {
 
     /// Returns true if `data.PACKAGE.exception[_][_]` has this end of a rule's name.
     fn is_excepted(&mut self, package: &str, suffix: &str) -> Result<bool, EvalError> {
-        let lists = match self.value(&format!("{package}.exception"))? {
-            Some(Value::Array(lists)) => lists,
-            Some(_) | None => return Ok(false),
+        let Some(Value::Array(lists)) = self.value(&format!("{package}.exception"))? else {
+            return Ok(false);
         };
         Ok(lists.iter().any(|list| match list {
             Value::Array(names) => names.iter().any(|name| name == suffix),
@@ -523,12 +522,12 @@ fn required_approval(fields: &mut serde_json::Map<String, Value>) -> Result<Find
 
 /// Returns the problem of a result. The error of the evaluation names the rule.
 fn problem_of(error: &ReadError) -> String {
-    match error {
-        ReadError::Approval { problem, .. } => format!(
+    if let ReadError::Approval { problem, .. } = error {
+        return format!(
             "`require_approval` must be an object such as {{\"count\": 2, \"teams\": [\"acme/security\"]}}: {problem}"
-        ),
-        other => other.to_string(),
+        );
     }
+    error.to_string()
 }
 
 /// Returns a message of the evaluator on one line, such as `deny.rego:3:5: expected ...`.

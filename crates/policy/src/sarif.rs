@@ -284,13 +284,11 @@ impl<'a> RulesOfRun<'a> {
             .rule_id
             .as_deref()
             .or_else(|| reference?.id.as_deref());
-        match id {
-            Some(id) => self.by_id.get(id).copied(),
-            None => {
-                let index = result.rule_index.or_else(|| reference?.index)?;
-                self.of_driver.get(usize::try_from(index).ok()?)
-            }
+        if let Some(id) = id {
+            return self.by_id.get(id).copied();
         }
+        let index = result.rule_index.or_else(|| reference?.index)?;
+        self.of_driver.get(usize::try_from(index).ok()?)
     }
 }
 

@@ -152,7 +152,7 @@ impl Verdict {
 
     /// Returns the verdict with remarks about waivers. They decide nothing.
     #[must_use]
-    pub fn with_notes(self, notes: Vec<String>) -> Self {
+    pub fn with_notes(self, notes: &[String]) -> Self {
         let mut kept: Vec<String> = notes.iter().map(|note| one_line(note, MAX_NOTE)).collect();
         if kept.len() > MAX_NOTES {
             let left_out = kept.len() - (MAX_NOTES - 1);
@@ -222,13 +222,13 @@ fn items(findings: &[PolicyFinding], pattern: &ItemRegex, output: &str) -> Vec<S
     let mut items = if pattern.is_default() {
         items_of_violations(&violations)
     } else {
-        match matches_in(pattern, output).filter(|_| violations.len() <= MAX_ITEMS) {
-            Some(matches) => items_of_matches(matches, findings, violations),
-            None => {
-                let mut items = items_of_violations(&violations);
-                items.push(Sha256Digest::of(output.as_bytes()));
-                items
-            }
+        let matches = matches_in(pattern, output).filter(|_| violations.len() <= MAX_ITEMS);
+        if let Some(matches) = matches {
+            items_of_matches(matches, findings, violations)
+        } else {
+            let mut items = items_of_violations(&violations);
+            items.push(Sha256Digest::of(output.as_bytes()));
+            items
         }
     };
     items.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -750,17 +750,18 @@ mod tests {
 
     #[test]
     fn remarks_are_short_lines_and_few() {
-        let verdict = verdict_of(vec![]).with_notes(vec!["a\n\u{1b}b".to_owned()]);
+        let verdict = verdict_of(vec![]).with_notes(&["a\n\u{1b}b".to_owned()]);
         assert_eq!(verdict.notes, ["a b"]);
         let many = |count: usize| {
             let notes = (0..count).map(|n| format!("The waiver {n} has ended."));
-            verdict_of(vec![]).with_notes(notes.collect()).notes
+            let notes: Vec<String> = notes.collect();
+            verdict_of(vec![]).with_notes(&notes).notes
         };
         assert_eq!(many(MAX_NOTES).len(), MAX_NOTES);
         let cut = many(MAX_NOTES + 1);
         assert_eq!(cut.len(), MAX_NOTES);
         assert_eq!(cut.last().unwrap(), "2 more remarks are left out.");
-        let long = verdict_of(vec![]).with_notes(vec!["x".repeat(10_000)]);
+        let long = verdict_of(vec![]).with_notes(&["x".repeat(10_000)]);
         assert!(long.notes[0].len() <= MAX_NOTE);
     }
 

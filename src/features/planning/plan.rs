@@ -376,7 +376,7 @@ async fn answer(
 /// plan are replaced, too.
 fn annotate(cx: &CommandCx<'_>, reports: &[ProjectReport]) -> Option<NewJob> {
     let is_checked = reports.iter().any(|report| report.policies.is_some());
-    if !is_checked && !policy_checks::is_on(cx) {
+    if !is_checked && !policy_checks::may_be_on(cx) {
         return None;
     }
     AnnotateFindings::of_pull(&cx.pull.at, &cx.pull.head).map(|job| job.to_new())

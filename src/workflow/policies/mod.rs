@@ -132,7 +132,7 @@ impl PolicyWork {
             Some(Err(why)) => vec![format!("No waiver applies: {why}")],
         };
         Verdict::of_findings(set, digest.clone(), origin, content, findings, output)
-            .with_notes(notes)
+            .with_notes(&notes)
             .by_tool(tool.as_deref())
     }
 }

@@ -320,7 +320,7 @@ fn regex_of_glob(pattern: &str, delimiters: &[char]) -> Option<String> {
                 let inside: String = match list[..] {
                     [] => return None,
                     _ if list.iter().any(|c| "\\[!".contains(*c)) => return None,
-                    [first, '-', last] => format!("{}-{}", escaped(first), escaped(last)),
+                    [from, '-', to] => format!("{}-{}", escaped(from), escaped(to)),
                     _ if list.contains(&'-') => return None,
                     _ => list.iter().map(|c| escaped(*c)).collect(),
                 };

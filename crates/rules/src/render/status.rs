@@ -408,9 +408,9 @@ impl OutcomeCounts {
             match (standing.outcome, standing.kind) {
                 (ProjectOutcome::Applied, _) => tally.applied += 1,
                 (ProjectOutcome::NoChanges | ProjectOutcome::UpToDate, _) => tally.idle += 1,
-                (ProjectOutcome::Discarded | ProjectOutcome::Waiting, _) => {}
+                (ProjectOutcome::Discarded | ProjectOutcome::Waiting, _)
+                | (ProjectOutcome::PolicyFailed, RunKind::Plan) => {}
                 (outcome, _) if outcome.is_success() => {}
-                (ProjectOutcome::PolicyFailed, RunKind::Plan) => {}
                 (_, RunKind::Plan) => tally.plan_failed += 1,
                 (_, RunKind::Apply) => tally.apply_failed += 1,
                 // No status reports these runs.

@@ -179,13 +179,13 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> Pol
         .map(|verdict| verdict.findings.iter().collect())
         .unwrap_or_default();
     sorted.sort_by_key(|finding| (finding.waived.is_some(), finding.level.clone()));
-    let shown = sorted.len().min(MOST_FINDINGS).min(room.findings);
-    room.findings -= shown;
+    let most = sorted.len().min(MOST_FINDINGS).min(room.findings);
+    room.findings -= most;
     let beyond = verdict
         .filter(|_| shows)
         .map_or(0, |verdict| number(verdict.more_findings));
-    let more = (sorted.len() - shown).saturating_add(beyond);
-    sorted.truncate(shown);
+    let more = (sorted.len() - most).saturating_add(beyond);
+    sorted.truncate(most);
     PolicySetView {
         icon: icon(&set.decision),
         name: set.name.to_string(),

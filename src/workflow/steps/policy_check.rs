@@ -794,12 +794,12 @@ mod tests {
             .unwrap();
         let fine = || embedded(&["a.rego"]);
         let mut binary = fine();
-        let file = PolicyFile {
+        let not_text = PolicyFile {
             path: "a.rego".to_owned(),
             content: vec![0xff],
         };
         let read = ReadFiles {
-            files: PolicyFiles::Read(vec![file]),
+            files: PolicyFiles::Read(vec![not_text]),
             origin: String::new(),
             content: None,
         };

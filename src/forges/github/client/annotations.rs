@@ -72,7 +72,7 @@ pub(super) async fn annotate(
     let runs = format!("{}/check-runs", repo_path(repo));
     let digest = digest(set);
     let known = newest(github, on, set, app, &what).await?;
-    let (run, sent) = match known {
+    let (id, sent) = match known {
         Some(run) if run.external_id.as_deref() == Some(digest.as_str()) => {
             (run.id, run.output.annotations_count)
         }
@@ -97,7 +97,7 @@ pub(super) async fn annotate(
     let rest = set.lines.get(sent..).unwrap_or_default();
     for part in rest.chunks(PER_REQUEST) {
         let body = json!({ "output": output(set, part) });
-        let call = Call::patch(format!("{runs}/{run}"), body, what.as_str()).with_permit(permit);
+        let call = Call::patch(format!("{runs}/{id}"), body, what.as_str()).with_permit(permit);
         github.credentials.send(&github.wire, repo, &call).await?;
     }
     Ok(AnnotateAnswer::Shown)

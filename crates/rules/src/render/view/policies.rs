@@ -57,7 +57,7 @@ pub(super) struct PolicyView {
 struct PolicySetView {
     icon: &'static str,
     name: String,
-    /// `2 violations, 1 of 2 approvals, by `alice``
+    /// Text such as "2 violations, 1 of 2 approvals, by `alice`".
     says: String,
     origin: Option<String>,
     findings: Vec<FindingView>,
@@ -195,7 +195,7 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> Pol
             .filter(|origin| !origin.is_empty() && shows),
         evidence: room.block(report, "Evidence", &evidence(&sorted)),
         output: verdict
-            .filter(|verdict| !set.is_met() && !(shows && only_repeats(verdict)))
+            .filter(|verdict| !(set.is_met() || shows && only_repeats(verdict)))
             .and_then(|verdict| room.block(report, "Output of the policy check", &verdict.output)),
         findings: sorted.into_iter().map(line).collect(),
         notes: verdict

@@ -229,7 +229,7 @@ fn listed(events: &[NewLockEvent]) -> String {
             "account": account_column(cause.actor.account),
         })
     });
-    Value::from_iter(rows).to_string()
+    rows.collect::<Value>().to_string()
 }
 
 /// Makes the texts of an event storable before hashing, because the hash covers the stored texts.

@@ -669,7 +669,8 @@ mod tests {
 
     #[test]
     fn too_many_matches_are_the_whole_output() {
-        let output: String = (0..=MAX_ITEMS).map(|n| format!("FAIL - {n}\n")).collect();
+        let lines: Vec<String> = (0..=MAX_ITEMS).map(|n| format!("FAIL - {n}")).collect();
+        let output = lines.join("\n");
         let large = "x".repeat(MAX_MATCHED + 1);
         for (pattern, output) in [("FAIL - .*", &output), ("x+", &large)] {
             let items = with_pattern(pattern, output).items;

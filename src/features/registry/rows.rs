@@ -262,7 +262,7 @@ fn of_database(tx: &Tx, [sqlite, postgres]: [&'static str; 2]) -> &'static str {
 }
 
 fn listed(rows: impl Iterator<Item = Value>) -> String {
-    Value::from_iter(rows).to_string()
+    rows.collect::<Value>().to_string()
 }
 
 /// Formats a time as SQLite stores it. PostgreSQL reads the same text.

@@ -268,7 +268,7 @@ async fn refused(
     seen.remove(0)
 }
 
-fn standing_of<'a>(decisions: &'a [(SetName, SetDecision)], name: &str) -> &'a SetDecision {
+fn decision_of<'a>(decisions: &'a [(SetName, SetDecision)], name: &str) -> &'a SetDecision {
     let found = decisions.iter().find(|(set, _)| set.as_str() == name);
     &found.expect("the set has a decision").1
 }
@@ -331,7 +331,7 @@ async fn verdicts_come_back_as_they_were_recorded(db: &TestDb) {
         },
     ];
     let mut given = verdicts.clone();
-    given[3].output = "NUL \0".to_owned();
+    "NUL \0".clone_into(&mut given[3].output);
     let plan = record(db, &one, &named("infra/é", "net~1"), &given).await;
     let without = record(db, &one, &project("b"), &[]).await;
     let expected = PlanPolicies {
@@ -551,7 +551,7 @@ async fn no_plan_is_applied_whose_verdict_is_missing_or_stale(db: &TestDb) {
         let project = project(&number.to_string());
         let plan = record(db, &one, &project, &case.verdicts).await;
         let decisions = refused(db, &other, &plan, &case.policies).await;
-        let decision = standing_of(&decisions, case.of);
+        let decision = decision_of(&decisions, case.of);
         assert!((case.expected)(decision), "{}: {decisions:?}", case.title);
         if !case.verdicts.is_empty() {
             // A caller that knows no policies applies nothing that has verdicts.
@@ -604,15 +604,15 @@ async fn no_plan_is_applied_whose_verdict_was_damaged(db: &TestDb) {
         let approvals = [approval(&plan, verdict, "ada")];
         let approved = approve(db.store(), &plan, &approvals).await;
         assert_eq!(approved, PolicyApprove::Stored);
-        let damaged = format!(
+        let statement = format!(
             "UPDATE policy_verdicts SET {damage} WHERE plan = '{}'",
             plan.id
         );
-        execute(db, &damaged).await;
+        execute(db, &statement).await;
         let decisions = refused(db, &other, &plan, &[needed("security")]).await;
         assert!(
             matches!(
-                standing_of(&decisions, "security"),
+                decision_of(&decisions, "security"),
                 SetDecision::NotEvaluated(_) | SetDecision::Changed
             ),
             "{damage}: {decisions:?}"
@@ -641,14 +641,14 @@ async fn no_plan_is_applied_with_the_verdict_of_another(db: &TestDb) {
     let remove = format!("DELETE FROM policy_verdicts WHERE plan = '{}'", ours.id);
     execute(db, &remove).await;
     let decisions = refused(db, &other, &ours, &[needed("security")]).await;
-    assert_eq!(standing_of(&decisions, "security"), &SetDecision::Missing);
+    assert_eq!(decision_of(&decisions, "security"), &SetDecision::Missing);
     let moved = format!(
         "UPDATE policy_verdicts SET plan = '{}' WHERE plan = '{}'",
         ours.id, theirs.id
     );
     execute(db, &moved).await;
     let decisions = refused(db, &other, &ours, &[needed("security")]).await;
-    let decision = standing_of(&decisions, "security");
+    let decision = decision_of(&decisions, "security");
     assert!(matches!(decision, SetDecision::NotEvaluated(_)));
     let renamed = format!(
         "UPDATE policy_verdicts SET set_name = 'cost' WHERE plan = '{}'",
@@ -656,7 +656,7 @@ async fn no_plan_is_applied_with_the_verdict_of_another(db: &TestDb) {
     );
     execute(db, &renamed).await;
     let decisions = refused(db, &other, &ours, &[needed("security")]).await;
-    assert_eq!(standing_of(&decisions, "security"), &SetDecision::Missing);
+    assert_eq!(decision_of(&decisions, "security"), &SetDecision::Missing);
     // Nobody knows whose verdict it is.
     let nameless = format!(
         "UPDATE policy_verdicts SET set_name = '' WHERE plan = '{}'",
@@ -693,13 +693,13 @@ async fn an_approval_that_was_damaged_does_not_count(db: &TestDb) {
         let approvals = [approval(&plan, &verdict, "ada")];
         let approved = approve(db.store(), &plan, &approvals).await;
         assert_eq!(approved, PolicyApprove::Stored);
-        let damaged = format!(
+        let statement = format!(
             "UPDATE policy_approvals SET {damage} WHERE plan = '{}'",
             plan.id
         );
-        execute(db, &damaged).await;
+        execute(db, &statement).await;
         let decisions = refused(db, &other, &plan, &[needed("security")]).await;
-        let decision = standing_of(&decisions, "security");
+        let decision = decision_of(&decisions, "security");
         assert!(needs_approval(decision), "{damage}: {decision:?}");
     }
 }
@@ -719,7 +719,7 @@ async fn approvals_let_a_plan_pass_once_there_are_enough(db: &TestDb) {
     ];
     let plan = record(db, &one, &project("a"), &verdicts).await;
     let decisions = refused(db, &other, &plan, &policies).await;
-    assert!(needs_approval(standing_of(&decisions, "security")));
+    assert!(needs_approval(decision_of(&decisions, "security")));
     // An approval of one of two violations does not count.
     let half = failed("security", &["open port"]);
     for (verdict, login) in [(&half, "cyd"), (&verdicts[0], "ada")] {
@@ -727,7 +727,7 @@ async fn approvals_let_a_plan_pass_once_there_are_enough(db: &TestDb) {
         let approved = approve(db.store(), &plan, &approvals).await;
         assert_eq!(approved, PolicyApprove::Stored);
         let decisions = refused(db, &other, &plan, &policies).await;
-        assert!(needs_approval(standing_of(&decisions, "security")));
+        assert!(needs_approval(decision_of(&decisions, "security")));
     }
     let approvals = [approval(&plan, &verdicts[0], "bob")];
     assert_eq!(
@@ -765,7 +765,7 @@ async fn an_approval_replaces_the_one_before_of_the_same_person(db: &TestDb) {
         assert_eq!(of_run.unwrap().approvals, approvals);
     }
     let decisions = refused(db, &other, &plan, &[needed("security")]).await;
-    assert!(needs_approval(standing_of(&decisions, "security")));
+    assert!(needs_approval(decision_of(&decisions, "security")));
 }
 
 async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
@@ -793,7 +793,7 @@ async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
         let ApplyGate::PoliciesUnmet(decisions) = gate else {
             panic!("{gate:?}")
         };
-        assert!(needs_approval(standing_of(&decisions, "security")));
+        assert!(needs_approval(decision_of(&decisions, "security")));
     }
     // Both are compared without case, as the forge does.
     let members = [TeamMember {
@@ -818,10 +818,10 @@ async fn approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_
     let approvals = [approval(&old, &seen, "ada")];
     let approved = approve(db.store(), &old, &approvals).await;
     assert_eq!(approved, PolicyApprove::Stored);
-    let once = needed("security");
+    let not_sticky = needed("security");
     let sticky = NeededSet {
         sticky: true,
-        ..once.clone()
+        ..not_sticky.clone()
     };
     let more = failed("security", &["public bucket", "open port", "no backup"]);
     let changed = Verdict {
@@ -835,12 +835,12 @@ async fn approvals_of_an_earlier_plan_count_only_if_they_are_sticky_and_saw_the_
     for (title, verdict, policies) in [
         ("more violations", &more, &sticky),
         ("another definition", &changed, &changed_set),
-        ("not sticky", &seen, &once),
+        ("not sticky", &seen, &not_sticky),
     ] {
         let new = record(db, &one, &project("a"), std::slice::from_ref(verdict)).await;
         let decisions = refused(db, &other, &new, std::slice::from_ref(policies)).await;
         assert!(
-            needs_approval(standing_of(&decisions, "security")),
+            needs_approval(decision_of(&decisions, "security")),
             "{title}: {decisions:?}"
         );
         assert_eq!(results(&other, &new).await.approvals, approvals);
@@ -880,7 +880,7 @@ async fn approvals_of_another_project_or_pull_never_count(db: &TestDb) {
     ] {
         let plan = record(db, pull, &project, std::slice::from_ref(&verdict)).await;
         let decisions = refused(db, &other, &plan, std::slice::from_ref(&sticky)).await;
-        assert!(needs_approval(standing_of(&decisions, "security")));
+        assert!(needs_approval(decision_of(&decisions, "security")));
         assert_eq!(results(&other, &plan).await.approvals, []);
     }
     assert_granted(db, &approved, &[sticky]).await;
@@ -933,8 +933,8 @@ async fn approvals_are_removed_by_set(db: &TestDb) {
     assert_eq!(left.len(), 2);
     assert!(left.iter().all(|approval| approval.set == set("security")));
     let decisions = refused(db, &other, plan, &policies).await;
-    assert!(needs_approval(standing_of(&decisions, "cost")));
-    let security = standing_of(&decisions, "security");
+    assert!(needs_approval(decision_of(&decisions, "cost")));
+    let security = decision_of(&decisions, "security");
     assert!(matches!(security, SetDecision::Approved(_)), "{security:?}");
     let cleared = clear(&other, plan, &["cost", "security"]).await;
     assert_eq!(cleared, [set("security")]);
@@ -1122,7 +1122,7 @@ async fn a_closed_pull_loses_its_approvals(db: &TestDb) {
         let again = record(db, &pull, &project("a"), std::slice::from_ref(&verdict)).await;
         assert_eq!(results(store, &again).await.approvals, []);
         let decisions = refused(db, &other, &again, std::slice::from_ref(&sticky)).await;
-        assert!(needs_approval(standing_of(&decisions, "security")));
+        assert!(needs_approval(decision_of(&decisions, "security")));
     }
     assert_eq!(results(store, &neighbour).await.approvals, approvals);
 }
@@ -1198,7 +1198,7 @@ async fn of_many_approvals_of_one_person_one_counts(db: &TestDb) {
         ..needed("security")
     };
     let decisions = refused(db, &stores[1], &plan, &[two]).await;
-    assert!(needs_approval(standing_of(&decisions, "security")));
+    assert!(needs_approval(decision_of(&decisions, "security")));
     assert_granted(db, &plan, &[needed("security")]).await;
 }
 
@@ -1228,13 +1228,13 @@ async fn approvals_meet_a_new_plan_and_do_not_count_for_it(db: &TestDb) {
         let recorded = stores[1].plan_record_with(&new, None, None, &parts);
         assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
         let outcomes = tasks.join_all().await;
-        let stored = outcomes
+        let expected = outcomes
             .iter()
             .filter(|outcome| **outcome == PolicyApprove::Stored)
             .count();
-        assert_eq!(results(db.store(), &new).await.approvals.len(), stored);
+        assert_eq!(results(db.store(), &new).await.approvals.len(), expected);
         let decisions = refused(db, &stores[2], &new, &[needed("security")]).await;
-        assert!(needs_approval(standing_of(&decisions, "security")));
+        assert!(needs_approval(decision_of(&decisions, "security")));
     }
 }
 
@@ -1406,5 +1406,5 @@ async fn no_order_of_plans_approvals_and_removals_applies_what_nobody_approved(d
     assert!(left.len() == 1 && left[0].id >= first.id, "{left:?}");
     let last = record(db, &one, &project("a"), &[verdict]).await;
     let decisions = refused(db, &stores[1], &last, &[needed("security")]).await;
-    assert!(needs_approval(standing_of(&decisions, "security")));
+    assert!(needs_approval(decision_of(&decisions, "security")));
 }

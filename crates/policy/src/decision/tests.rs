@@ -26,12 +26,12 @@ fn today() -> NaiveDate {
     NaiveDate::from_ymd_opt(2026, 11, 1).unwrap()
 }
 
-fn waived_until(until: &str) -> Option<AppliedWaiver> {
-    Some(AppliedWaiver {
+fn waived_until(until: &str) -> AppliedWaiver {
+    AppliedWaiver {
         reason: "r".to_owned(),
         owner: "o".to_owned(),
         until: until.to_owned(),
-    })
+    }
 }
 
 fn verdict_of(set: &PolicySet, findings: Vec<PolicyFinding>) -> Verdict {
@@ -155,7 +155,7 @@ fn no_missing_stale_or_damaged_verdict_lets_a_plan_pass() {
             gate.needed.remove(0);
         }),
         ("all sets were removed after the plan", |gate| {
-            gate.needed.clear()
+            gate.needed.clear();
         }),
         ("a set was renamed after the plan", |gate| {
             gate.needed[0].name = SetName::parse("renamed").unwrap();
@@ -404,7 +404,7 @@ fn a_waiver_counts_up_to_its_last_day() {
         ("soon", SetDecision::WaiverEnded),
     ] {
         let waived = PolicyFinding {
-            waived: waived_until(until),
+            waived: Some(waived_until(until)),
             ..PolicyFinding::deny("main.deny", "m")
         };
         let mut gate = Gate::open();
@@ -413,7 +413,7 @@ fn a_waiver_counts_up_to_its_last_day() {
         assert_eq!(gate.may_apply(), decision == SetDecision::Passed);
         // It is found among many others, and approvals of other violations do not help.
         let others = (0..1000).map(|n| PolicyFinding {
-            waived: waived_until("2027-01-01"),
+            waived: Some(waived_until("2027-01-01")),
             ..PolicyFinding::deny("main.a", n.to_string())
         });
         let denied = PolicyFinding::deny("main.deny", "denied");
@@ -425,7 +425,7 @@ fn a_waiver_counts_up_to_its_last_day() {
     // Hints refuse nothing, with and without a waiver.
     let mut gate = Gate::open();
     let hint = PolicyFinding {
-        waived: waived_until("2026-10-31"),
+        waived: Some(waived_until("2026-10-31")),
         ..PolicyFinding::warn("main.warn", "m")
     };
     gate.verdicts[0] = verdict_of(&set, vec![hint]);

@@ -19,6 +19,7 @@
 
 mod builtins;
 mod calls;
+mod outputs;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -265,17 +266,16 @@ impl Evaluation {
             return Err(EvalError::PoliciesTooLarge);
         }
         let start = Instant::now();
-        let mut engine = parsed(files)?;
-        let changed = calls::resolve(engine.get_modules())?;
-        if changed.iter().any(Option::is_some) {
-            let files: Vec<RegoFile> = files
-                .iter()
-                .zip(changed)
-                .map(|(file, changed)| RegoFile {
-                    path: file.path.clone(),
-                    text: changed.unwrap_or_else(|| file.text.clone()),
-                })
-                .collect();
+        let mut files = files.to_vec();
+        let mut engine = parsed(&files)?;
+        for rewrite in [calls::resolve, outputs::guard_loops, outputs::move_values] {
+            let changed = rewrite(engine.get_modules())?;
+            if changed.iter().all(Option::is_none) {
+                continue;
+            }
+            for (file, changed) in files.iter_mut().zip(changed) {
+                file.text = changed.unwrap_or_else(|| std::mem::take(&mut file.text));
+            }
             engine = parsed(&files)?;
         }
         for document in data {

@@ -51,8 +51,20 @@ impl Failure {
     }
 }
 
+/// Function that returns arrays, sets and objects as they are, and is undefined for other values.
+pub(super) const ITEMS: &str = "lockkeeper_items";
+
 /// Replaces the functions of the evaluator by ones that distinguish failures.
 pub(super) fn register(engine: &mut Engine, failure: &Failure) -> Result<(), EvalError> {
+    let items = |mut arguments: Vec<Value>| {
+        let is_collection =
+            |value: &Value| matches!(value, Value::Array(_) | Value::Set(_) | Value::Object(_));
+        let found = arguments.pop().filter(is_collection);
+        Ok(found.unwrap_or(Value::Undefined))
+    };
+    engine
+        .add_extension(ITEMS.to_owned(), 1, Box::new(items))
+        .map_err(|error| EvalError::Failed(plain(&error)))?;
     // The functions need a place for their messages, although nobody sees it.
     let source = Source::from_contents("function".to_owned(), "function\n".to_owned())
         .map_err(|error| EvalError::Failed(plain(&error)))?;

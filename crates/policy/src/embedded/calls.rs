@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::{
-    BUILTINS, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span,
+    AssignOp, BUILTINS, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span,
 };
 use regorus::utils::{gather_functions, get_path_string};
 
+use super::builtins::ITEMS;
 use super::{EvalError, plain};
 
 /// Resolves all calls. Returns the text of each module whose calls have to be written out, in the order of the modules.
@@ -76,7 +77,7 @@ fn resolve_module(module: &Module, known: &BTreeSet<String>) -> Result<Option<St
                 let arity = usize::from(*arity);
                 arguments == arity || arguments == arity + 1
             }
-            None => name == "print",
+            None => name == "print" || name == ITEMS,
         };
         if !is_builtin {
             return Err(EvalError::UnknownFunction {
@@ -148,14 +149,18 @@ struct FunctionCall<'a> {
     arguments: Option<usize>,
 }
 
-/// Collects the calls of a module.
+/// Collects the calls of a module, and what else is rewritten.
 #[derive(Default)]
-struct FoundCalls<'a> {
+pub(super) struct FoundCalls<'a> {
     found: Vec<FunctionCall<'a>>,
+    /// Collections of `some x in` and `every x in`.
+    pub collections: Vec<&'a Expr>,
+    /// Objects that a value is compared with, part by part.
+    pub patterns: Vec<&'a Expr>,
 }
 
 impl<'a> FoundCalls<'a> {
-    fn rule(&mut self, rule: &'a Rule) {
+    pub fn rule(&mut self, rule: &'a Rule) {
         match rule {
             Rule::Default { value, .. } => self.expr(value),
             Rule::Spec { head, bodies, .. } => {
@@ -173,6 +178,7 @@ impl<'a> FoundCalls<'a> {
                     } => {
                         self.expr(refr);
                         self.exprs(args.iter());
+                        self.patterns_in(args.iter());
                         self.assign(assign.as_ref());
                     }
                 }
@@ -199,10 +205,15 @@ impl<'a> FoundCalls<'a> {
                     value,
                     collection,
                     ..
-                } => self.exprs(key.iter().chain([value, collection])),
+                } => {
+                    self.exprs(key.iter().chain([value, collection]));
+                    self.patterns_in(key.iter().chain([value]));
+                    self.collections.push(collection);
+                }
                 Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => self.expr(expr),
                 Literal::Every { domain, query, .. } => {
                     self.expr(domain);
+                    self.collections.push(domain);
                     self.query(query);
                 }
             }
@@ -212,6 +223,16 @@ impl<'a> FoundCalls<'a> {
                     arguments: None,
                 });
                 self.expr(&with.r#as);
+            }
+        }
+    }
+
+    fn patterns_in(&mut self, exprs: impl IntoIterator<Item = &'a Ref<Expr>>) {
+        for expr in exprs {
+            match &**expr {
+                Expr::Object { fields, .. } if !fields.is_empty() => self.patterns.push(expr),
+                Expr::Array { items, .. } => self.patterns_in(items),
+                _ => {}
             }
         }
     }
@@ -258,8 +279,15 @@ impl<'a> FoundCalls<'a> {
             Expr::RefBrack { refr, index, .. } => self.exprs([refr, index]),
             Expr::BinExpr { lhs, rhs, .. }
             | Expr::BoolExpr { lhs, rhs, .. }
-            | Expr::ArithExpr { lhs, rhs, .. }
-            | Expr::AssignExpr { lhs, rhs, .. } => self.exprs([lhs, rhs]),
+            | Expr::ArithExpr { lhs, rhs, .. } => self.exprs([lhs, rhs]),
+            Expr::AssignExpr { op, lhs, rhs, .. } => {
+                self.exprs([lhs, rhs]);
+                self.patterns_in([lhs]);
+                // `x = {...}` gives a variable its value.
+                if matches!(op, AssignOp::Eq) && !matches!(**lhs, Expr::Var { .. }) {
+                    self.patterns_in([rhs]);
+                }
+            }
             Expr::Membership {
                 key,
                 value,

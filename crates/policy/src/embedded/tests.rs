@@ -534,3 +534,94 @@ todo_test_later if false
         Ok(Vec::new())
     );
 }
+
+/// Evaluates one policy on the plan with three changes, of which the second one deletes.
+fn messages_with_a_deletion(policy: &str) -> Result<Vec<String>, String> {
+    let input = serde_json::json!({"resource_changes": [
+        {"address": "a", "change": {"after": {"name": "one", "tags": {"team": "x"}}}},
+        {"address": "b", "change": {"after": null}},
+        {"address": "c", "change": {"after": {"name": "three", "tags": null}}},
+        {"address": "d", "change": {"after": null}},
+    ]});
+    let files = [RegoFile {
+        path: "main.rego".to_owned(),
+        text: format!("package main\n\n{policy}\n"),
+    }];
+    let limits = EvalLimits::default();
+    let found = evaluate(&files, &[], &input.to_string(), &[], &limits);
+    let found = found.map_err(|error| error.to_string())?;
+    Ok(found.into_iter().map(|finding| finding.message).collect())
+}
+
+/// The evaluator itself forgets all values of a rule when one is undefined.
+#[test]
+fn a_value_that_is_undefined_in_one_round_leaves_the_others() {
+    for (policy, expected) in [
+        (
+            "deny contains change.change.after.name if some change in input.resource_changes",
+            &["one", "three"][..],
+        ),
+        (
+            "deny contains sprintf(\"%s: %s\", [\n  change.address, # why\n  change.change.after.name,\n]) if {\n  some change in input.resource_changes\n}",
+            &["a: one", "c: three"],
+        ),
+        (
+            "name_of[change.address] := change.change.after.name if some change in input.resource_changes\n\
+             deny contains text if some text in name_of",
+            &["one", "three"],
+        ),
+        (
+            "by_name[change.change.after.name] := change.address if {\n  some change in input.resource_changes\n}\n\
+             deny contains sprintf(\"%s %s\", [name, address]) if some name, address in by_name",
+            &["one a", "three c"],
+        ),
+        (
+            "name_of(change) := change.change.after.name if true\nelse := \"none\" if change.address == \"b\"\n\
+             deny contains name_of(change) if some change in input.resource_changes",
+            &["none", "one", "three"],
+        ),
+        (
+            "deny contains (name) if { some change in input.resource_changes; name := change.change.after.name }",
+            &["one", "three"],
+        ),
+        (
+            "deny contains concat(\",\", [name | some change in input.resource_changes; name := change.change.after.name; name != \"x\"]) if true",
+            &["one,three"],
+        ),
+        (
+            "deny contains team if { some change in input.resource_changes; some team in change.change.after.tags }",
+            &["x"],
+        ),
+        (
+            "deny contains change.address if {\n  some change in input.resource_changes\n  every team in change.change.after.tags { team == \"x\" }\n}",
+            &["a"],
+        ),
+        (
+            "deny contains change.change.after.name if {\n  some change in input.resource_changes\n  change.address != \"c\"\n}",
+            &["one"],
+        ),
+        (
+            "deny contains \"quoted\" if \"three\" in [change.change.after.name | some change in input.resource_changes]\n\
+             deny contains `raw` if input.resource_changes[0].address == `a`\n\
+             deny contains text if \"a\" == input.resource_changes[0].address\ntext := \"text\"",
+            &["quoted", "raw", "text"],
+        ),
+        (
+            "names[\"x\"][change.address] contains change.change.after.name if some change in input.resource_changes\n\
+             deny contains concat(\" \", [key, name]) if { some key, all in names.x; some name in all }",
+            &["a one", "c three"],
+        ),
+        (
+            "names contains input.resource_changes[_].change.after.name if true\ndeny contains \"two\" if count(names) == 2",
+            &["two"],
+        ),
+        (
+            "deny contains {\"msg\": change.change.after.name, \"resource\": change.address} if {\n  some change in input.resource_changes\n}",
+            &["one", "three"],
+        ),
+    ] {
+        let mut found = messages_with_a_deletion(policy).unwrap_or_else(|error| vec![error]);
+        found.sort();
+        assert_eq!(found, expected, "{policy}");
+    }
+}

@@ -322,6 +322,7 @@ async fn people_withdraw_their_own_approvals_after_the_set_is_gone(backend: Back
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
     tells(&mut bot, pull, "bob", APPROVE, "1 of 2 approvals").await;
+    bot.db.clock.advance(Duration::from_mins(1));
     let both = "approved by `bob` and `olga`";
     tells(&mut bot, pull, "olga", APPROVE, both).await;
 

@@ -51,7 +51,7 @@ const WAYS: [Way; 16] = [
     // Sets that could not be evaluated.
     (
         "tool",
-        &["`tool` was not evaluated (`run: no-such-checker --all` (step 4 of the workflow"],
+        &["`tool` was not evaluated (`run: no-such-checker --all` (step 3 of the workflow"],
     ),
     (
         "crash",
@@ -80,7 +80,10 @@ const WAYS: [Way; 16] = [
         ],
     ),
     // What let the violation pass does so no more.
-    ("waiver", &["a waiver of `waiver` has ended after the plan"]),
+    (
+        "waiver",
+        &["the waiver for `waiver` ended after this plan was made"],
+    ),
     ("sticky", &["`sticky` is violated and has 0 of 1 approval"]),
     ("team", &["`team` is violated and has 0 of 1 approval"]),
 ];
@@ -143,8 +146,7 @@ fn server_file(sets: &[Value]) -> String {
     json!({
         "repos": [{"id": "/.*/", "workflow": "checked"}],
         "workflows": {"checked": {"policy_check": {"steps": [
-            "show",
-            {"run": grows},
+            {"run": shows},
             "policy_check",
             {"run": {"command": "no-such-checker --all", "policy_set": "tool"}},
         ]}}},

@@ -535,7 +535,7 @@ todo_test_later if false
     );
 }
 
-/// Evaluates one policy on the plan with three changes, of which the second one deletes.
+/// Evaluates one policy on a plan with four changes. The second and the last one delete something.
 fn messages_with_a_deletion(policy: &str) -> Result<Vec<String>, String> {
     let input = serde_json::json!({"resource_changes": [
         {"address": "a", "change": {"after": {"name": "one", "tags": {"team": "x"}}}},

@@ -665,6 +665,8 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
             .unwrap();
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;
+        // The event of a merge may have come when nobody listened. A server looks for such pull requests when it starts.
+        bot.replica.tick("closed_pulls").await.unwrap();
         bot.settle().await;
         let told = bot.heard(pull);
         let interrupted = told

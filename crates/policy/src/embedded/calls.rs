@@ -229,10 +229,10 @@ impl<'a> FoundCalls<'a> {
 
     fn patterns_in(&mut self, exprs: impl IntoIterator<Item = &'a Ref<Expr>>) {
         for expr in exprs {
-            match &**expr {
-                Expr::Object { fields, .. } if !fields.is_empty() => self.patterns.push(expr),
-                Expr::Array { items, .. } => self.patterns_in(items),
-                _ => {}
+            if let Expr::Array { items, .. } = &**expr {
+                self.patterns_in(items);
+            } else if matches!(&**expr, Expr::Object { fields, .. } if !fields.is_empty()) {
+                self.patterns.push(expr);
             }
         }
     }

@@ -176,19 +176,20 @@ impl<'a> Rewriting<'a> {
     fn keys(&self, mut reference: &Expr) -> Result<Vec<(usize, usize)>, EvalError> {
         let mut keys = Vec::new();
         loop {
-            match reference {
-                Expr::RefBrack {
-                    span, refr, index, ..
-                } => {
-                    let opens = self.after_name(refr);
-                    let start = self.after(opens, "[").ok_or_else(|| unreadable(span))?;
-                    if !is_literal(index) {
-                        keys.push((start, self.range(span).1));
-                    }
-                    reference = refr;
+            if let Expr::RefBrack {
+                span, refr, index, ..
+            } = reference
+            {
+                let opens = self.after_name(refr);
+                let start = self.after(opens, "[").ok_or_else(|| unreadable(span))?;
+                if !is_literal(index) {
+                    keys.push((start, self.range(span).1));
                 }
-                Expr::RefDot { refr, .. } => reference = refr,
-                _ => return Ok(keys),
+                reference = refr;
+            } else if let Expr::RefDot { refr, .. } = reference {
+                reference = refr;
+            } else {
+                return Ok(keys);
             }
         }
     }
@@ -196,10 +197,9 @@ impl<'a> Rewriting<'a> {
     /// Returns the place after the name of a rule. The evaluator leaves out the last bracket.
     fn after_name(&self, reference: &Expr) -> usize {
         let end = self.range(reference.span()).1;
-        match reference {
-            Expr::RefBrack { .. } => self.after(end, "]").unwrap_or(end),
-            _ => end,
-        }
+        let bracket = matches!(reference, Expr::RefBrack { .. });
+        let closed = bracket.then(|| self.after(end, "]")).flatten();
+        closed.unwrap_or(end)
     }
 
     /// Replaces an expression by a variable.

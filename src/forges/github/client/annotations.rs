@@ -72,7 +72,7 @@ pub(super) async fn annotate(
     let runs = format!("{}/check-runs", repo_path(repo));
     let digest = digest(set);
     let known = newest(github, on, set, app, &what).await?;
-    let (id, sent) = match known {
+    let (id, shown) = match known {
         Some(run) if run.external_id.as_deref() == Some(digest.as_str()) => {
             (run.id, run.output.annotations_count)
         }
@@ -94,7 +94,7 @@ pub(super) async fn annotate(
             (made.id, first.len())
         }
     };
-    let rest = set.lines.get(sent..).unwrap_or_default();
+    let rest = set.lines.get(shown..).unwrap_or_default();
     for part in rest.chunks(PER_REQUEST) {
         let body = json!({ "output": output(set, part) });
         let call = Call::patch(format!("{runs}/{id}"), body, what.as_str()).with_permit(permit);

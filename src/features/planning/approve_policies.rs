@@ -227,18 +227,6 @@ impl ApprovalRequest<'_> {
         Ok(report_on(cx, self.work, plan, done, report).await?)
     }
 
-    /// Returns what was found for a plan, with the approvals that an apply would count now: people leave teams.
-    async fn still_counting(
-        &self,
-        sets: &[CurrentSet],
-        found: Option<&PlanPolicies>,
-    ) -> PlanPolicies {
-        let found = found.cloned().unwrap_or_default();
-        // Teams that the forge does not name let nothing pass, as in an apply.
-        let members = policy_checks::members_now(self.cx, sets, &found).await;
-        found.with_members(&members.unwrap_or_default())
-    }
-
     /// Returns the reason why nothing of this plan can be approved.
     fn refusal(&self, plan: &PlanRecord, decisions: &[(SetName, SetDecision)]) -> Option<UserText> {
         if matches!(plan.state, PlanState::Applied | PlanState::Applying) {
@@ -444,6 +432,7 @@ pub(super) async fn report_on(
     let sets = rules
         .sets(&plan.project, &cx.pull.labels)
         .unwrap_or_default();
+    let found = policy_checks::with_members_now(cx, &sets, found).await;
     let policies = policy_checks::report(&sets, &found, plan.id, policy_checks::today(cx));
     let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
     let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);

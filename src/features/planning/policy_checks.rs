@@ -71,6 +71,17 @@ pub(super) async fn members_now(
     Ok(members)
 }
 
+/// Returns what was found for a plan, with the approvals that an apply would count now: people leave teams.
+pub(super) async fn with_members_now(
+    cx: &CommandCx<'_>,
+    sets: &[CurrentSet],
+    found: PlanPolicies,
+) -> PlanPolicies {
+    // Teams that the forge does not name let nothing pass, as in an apply.
+    let members = members_now(cx, sets, &found).await;
+    found.with_members(&members.unwrap_or_default())
+}
+
 /// Returns the people who have approved violations, with their teams at that time that decide about it, each once.
 fn members_then(sets: &[CurrentSet], found: &PlanPolicies) -> Vec<TeamMember> {
     let mut members = Vec::new();

@@ -51,6 +51,9 @@ const MAX_INPUT: u64 = 64 << 20;
 /// Maximum number of bytes of a plan as JSON that conftest gets. It needs many times as much memory.
 const MAX_CONFTEST_INPUT: u64 = 128 << 20;
 
+/// Maximum number of bytes of a plan as JSON that is kept for policies and steps.
+const MAX_SHOWN: u64 = 512 << 20;
+
 /// Maximum number of lines of a report on the page of the run.
 const MAX_LINES: usize = 2_000;
 
@@ -235,20 +238,22 @@ impl Steps<'_> {
 
     /// Returns the plan as JSON, which no program of the run can change any more: the output of the step `show`, or a copy of
     /// the file that another step has written. The error says why there is none.
-    async fn private_plan(&self, check: &mut PolicyCheck<'_>) -> Result<PathBuf, String> {
+    async fn private_plan(
+        &self,
+        check: &mut PolicyCheck<'_>,
+        most: u64,
+    ) -> Result<PathBuf, String> {
         if let Some(known) = &check.plan {
-            return known.clone();
+            let plan = known.clone()?;
+            check_plan(&plan, most)?;
+            return Ok(plan);
         }
+        check_plan(&self.files.show, most)?;
         let file = check.dir.path().join(PLAN);
-        let plan = match check_plan(&self.files.show) {
-            Ok(()) => copy(self.files.show.clone(), file.clone())
-                .await
-                .map(|()| file)
-                .map_err(|error| {
-                    format!("the plan as JSON cannot be read: {error}. Correct the workflow, or split the project")
-                }),
-            Err(why) => Err(why),
-        };
+        let copied = copy(self.files.show.clone(), file.clone()).await;
+        let plan = copied.map(|()| file).map_err(|error| {
+            format!("the plan as JSON cannot be read: {error}. Correct the workflow, or split the project")
+        });
         check.plan = Some(plan.clone());
         plan
     }
@@ -309,7 +314,7 @@ impl Steps<'_> {
         let read = work.policies_of(set)?;
         args.problem.clone()?;
         let facts = work.facts.as_ref().map_err(Clone::clone)?;
-        check_plan(&self.files.show, MAX_CONFTEST_INPUT)?;
+        let plan = self.private_plan(check, MAX_CONFTEST_INPUT).await?;
         let found = self.conftest_program(check).await?;
         let tool = found.title();
         let user = self.exec.sandbox.user();
@@ -357,7 +362,7 @@ impl Steps<'_> {
                     "{}. Plan again, or ask an administrator",
                     describe_error(&error)
                 );
-                let output = self.redacted(&error.output);
+                let output = redacted(&error.output);
                 return Ok(PolicyEvaluation::missing(why, output).by(tool));
             }
         };
@@ -405,7 +410,8 @@ impl Steps<'_> {
         check: &mut PolicyCheck<'_>,
         set: &PolicySet,
     ) -> Result<PolicyEvaluation, String> {
-        let request = engine_request(work, set, &self.files.show).await?;
+        let plan = self.private_plan(check, MAX_INPUT).await?;
+        let request = engine_request(check.work, set, &plan).await?;
         let evaluated = match engine::evaluate(&self.exec, &request).await {
             Ok(found) => PolicyEvaluation {
                 output: conftest::text_of(&found),
@@ -710,16 +716,23 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 /// Copies a file of at most [`MAX_SHOWN`] bytes to the place of another one. No link is followed.
 async fn copy(from: PathBuf, to: PathBuf) -> io::Result<()> {
     let copying = move || {
+        let too_large = || {
+            let what = format!("it has more than {} MiB", MAX_SHOWN >> 20);
+            io::Error::new(io::ErrorKind::FileTooLarge, what)
+        };
         let opened = scratch::open(&from)?.ok_or(io::ErrorKind::NotFound)?;
+        if opened.metadata()?.len() > MAX_SHOWN {
+            return Err(too_large());
+        }
         remove(&to)?;
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&to)?;
+        // The file may grow meanwhile.
         if io::copy(&mut opened.take(MAX_SHOWN + 1), &mut file)? > MAX_SHOWN {
-            let what = format!("it has more than {} MiB", MAX_SHOWN >> 20);
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+            return Err(too_large());
         }
         Ok(())
     };

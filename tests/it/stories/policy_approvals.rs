@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::emulator::{NewPull, NewTeam, Role};
+use lockkeeper::emulator::{Delivering, NewPull, NewTeam, Role};
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 use serde_json::{Value, json};
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::{Bot, REPO};
+use crate::support::bot::{Bot, Parcel, REPO};
 use crate::support::db::{Backend, story};
 
 story!(
@@ -26,6 +26,7 @@ story!(
     teams_that_are_not_looked_up_are_told,
     owners_approve_where_only_a_project_is_checked,
     a_set_that_was_not_evaluated_cannot_be_approved,
+    a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once,
     violations_that_nobody_can_read_cannot_be_approved,
 );
 
@@ -306,6 +307,50 @@ async fn a_set_that_was_not_evaluated_cannot_be_approved(backend: Backend) {
     let refused = "`basics` was not evaluated (";
     tells(&mut bot, pull, "alice", APPLY, refused).await;
     assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
+    let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    bot.heard(pull);
+    // The delivery of the comment is lost, and the project is planned again before somebody delivers it.
+    bot.github.set_delivering(Delivering::Held).await;
+    let comment = bot.github.comment(REPO, pull, "bob", APPROVE).await;
+    comment.unwrap();
+    let late = bot.github.lose_next().expect("it was held");
+    assert_eq!(late.event, "issue_comment");
+    bot.db.clock.advance(Duration::from_mins(5));
+    let again = "0 of 2 approvals";
+    tells(&mut bot, pull, "alice", "lockkeeper plan", again).await;
+    bot.github.redeliver(late.id).await.unwrap();
+    bot.settle().await;
+    let answer = bot.answer(pull);
+    let newer = "the plan is newer than the comment that approves it";
+    assert!(answer.contains(newer), "{answer}");
+    tells(&mut bot, pull, "alice", APPLY, "has 0 of 2 approvals.").await;
+    let half = "1 violation, 1 of 2 approvals, by `bob`";
+    tells(&mut bot, pull, "bob", APPROVE, half).await;
+    let mut deliveries = bot.github.deliveries().into_iter();
+    let of_bob = deliveries
+        .rfind(|one| one.recorded.body["comment"]["user"]["login"] == "bob")
+        .expect("the comment was delivered");
+    assert_ne!(of_bob.id, late.id);
+    bot.github.redeliver(of_bob.id).await.unwrap();
+    // A webhook of the organisation delivers the same comment under another number.
+    let parcel = Parcel::new("d-2", "issue_comment", &of_bob.recorded.body);
+    assert_eq!(bot.post(&parcel).await, (200, "accepted\n".to_owned()));
+    bot.settle().await;
+    assert_eq!(bot.heard(pull), Vec::<String>::new());
+    tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
+    assert_eq!(applies(&bot), 0);
+    bot.db.clock.advance(Duration::from_mins(1));
+    let both = "approved by `bob` and `olga`";
+    tells(&mut bot, pull, "olga", APPROVE, both).await;
+    tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    assert_eq!(applies(&bot), 1);
     bot.end(&[LOCK]).await;
 }
 

@@ -21,6 +21,7 @@ story!(
     approvals_are_offered_only_if_they_help,
     no_way_leads_around_the_gate,
     the_sets_and_owners_of_now_decide,
+    a_stage_that_checks_nothing_makes_no_plan_stale,
     people_withdraw_their_own_approvals_after_the_set_is_gone,
 );
 
@@ -302,6 +303,36 @@ async fn the_sets_and_owners_of_now_decide(backend: Backend) {
         statuses.contains(success),
         "a required status must not block the merge for ever: {statuses}"
     );
+    tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
+    bot.end(&[LOCK]).await;
+}
+
+/// The workflow has a stage `policy_check`, but plans are not checked. When they are, the plan needs a verdict.
+async fn a_stage_that_checks_nothing_makes_no_plan_stale(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("repos.yaml");
+    let sets = [set(dir.path(), "basics", "", &owned_by(&["bob"]))];
+    let with = |steps: &[Value], is_checked: bool| {
+        json!({
+            "repos": [{"id": "/.*/", "workflow": "custom", "policy_check": is_checked}],
+            "workflows": {"custom": {"policy_check": {"steps": steps}}},
+            "policies": {"policy_sets": sets},
+        })
+        .to_string()
+    };
+    let more = [json!("show"), json!({"run": "true"}), json!("policy_check")];
+    let fewer = [json!("show"), json!("policy_check")];
+    std::fs::write(&path, with(&more, false)).unwrap();
+    let file = path.display().to_string();
+    let flags = [("repo-config", file.as_str())];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    reload(&bot, &path, &with(&more, true)).await;
+    let added = "`basics` was not checked, because it was added after the plan";
+    tells(&mut bot, pull, "alice", APPLY, added).await;
+    assert_eq!(applies(&bot), 0);
+    reload(&bot, &path, &with(&fewer, false)).await;
     tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
     bot.end(&[LOCK]).await;
 }

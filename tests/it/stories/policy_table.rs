@@ -139,10 +139,11 @@ fn sets_of_plans(dir: &Path) -> Vec<Value> {
     ]
 }
 
-/// Returns the server's file with these sets. One set is checked by a step, whose tool is missing. Another step makes the JSON
-/// of one plan as large as 200 MB, with a hole in place of the bytes.
+/// Returns the server's file with these sets. One set is checked by a step, whose tool is missing. Another step replaces
+/// `show`, and makes the JSON of one plan as large as 200 MB, with a hole in place of the bytes.
 fn server_file(sets: &[Value]) -> String {
-    let grows = r#"[ "$REPO_REL_DIR" != huge ] || truncate -s 200MB "$SHOWFILE""#;
+    let shows = r#"if [ "$REPO_REL_DIR" = huge ]; then truncate -s 200MB "$SHOWFILE"
+        else terraform show -json "$PLANFILE" >"$SHOWFILE"; fi"#;
     json!({
         "repos": [{"id": "/.*/", "workflow": "checked"}],
         "workflows": {"checked": {"policy_check": {"steps": [

@@ -21,6 +21,8 @@ story!(
     a_plan_is_cancelled_while_conftest_works,
     the_status_is_pending_while_policies_are_checked,
     a_stage_that_fails_evaluates_nothing,
+    a_plan_as_json_that_was_there_before_the_stage_does_not_count,
+    a_step_cannot_change_the_plan_that_policies_see,
     a_workflow_that_hides_output_hides_what_conftest_says,
 );
 
@@ -425,6 +427,65 @@ async fn a_stage_that_fails_evaluates_nothing(backend: Backend) {
         &[format!("text: {why}"), format!("missing tool: {why}")],
     );
     is_never_applied(bot, pull).await;
+}
+
+/// Returns a configuration with these stages, a set for conftest that passes, and one for a step that names it.
+fn with_stages(dir: &Path, plan: &Value, check: &Value) -> Value {
+    std::fs::write(dir.join("main.rego"), "package main\n").unwrap();
+    json!({
+        "repos": [{"id": "/.*/", "workflow": "custom"}],
+        "workflows": {"custom": {"plan": {"steps": plan}, "policy_check": {"steps": check}}},
+        "policies": {"owners": {"users": ["alice"]}, "policy_sets": [
+            {"name": "rules", "path": dir},
+            {"name": "step", "engine": "steps"},
+        ]},
+    })
+}
+
+/// A command of the plan stands for a data source of the pull request.
+async fn a_plan_as_json_that_was_there_before_the_stage_does_not_count(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let forged = r#"echo '{"resource_changes":[]}' >"$SHOWFILE""#;
+    let plan = json!(["init", "plan", {"run": forged}]);
+    let step = r#"test ! -e "$SHOWFILE" && echo 1 test, 1 passed"#;
+    let check = json!([{"run": {"command": step, "policy_set": "step"}}, "policy_check"]);
+    let config = with_stages(dir.path(), &plan, &check);
+    let (bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    assert_begin(
+        &verdicts(&bot, pull).await,
+        &[
+            "rules: not evaluated: there is no plan as JSON, because no step before `policy_check` wrote `$SHOWFILE`"
+                .to_owned(),
+            "step: passed".to_owned(),
+        ],
+    );
+    is_never_applied(bot, pull).await;
+}
+
+/// After `show`, a step writes something else. Then one that replaces `show` writes the plan. The home directory of each is
+/// empty at first.
+async fn a_step_cannot_change_the_plan_that_policies_see(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = json!(["init", "plan"]);
+    let at_home = r#"test -z "$(ls -A "$HOME")" && test "$XDG_CONFIG_HOME" = "$HOME/.config" && touch "$HOME/mark""#;
+    let overwrites = format!(
+        r#"{at_home} && grep -q resource_changes "$SHOWFILE" && echo nothing >"$SHOWFILE""#
+    );
+    let shows = r#"test -e "$HOME/mark" && terraform show -json "$PLANFILE" >"$SHOWFILE""#;
+    let reports = json!({"run": {"command": "echo 1 test, 1 passed", "policy_set": "step"}});
+    let run = |command: &str| json!({"run": {"command": command, "output": "hide"}});
+    for check in [
+        json!(["show", run(&overwrites), "policy_check", reports]),
+        json!([run(at_home), run(shows), "policy_check", reports]),
+        json!([run(at_home), "show", run(at_home), "policy_check", reports]),
+    ] {
+        let config = with_stages(dir.path(), &plan, &check);
+        let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+        let found = verdicts(&bot, pull).await;
+        assert_eq!(found, ["rules: passed", "step: passed"], "{check}");
+        bot.heard(pull);
+        bot.end(&[LOCK]).await;
+    }
 }
 
 /// Errors of conftest quote policies and plans, so they count as output.

@@ -117,7 +117,7 @@ impl<'a> Rewriting<'a> {
             return Ok(());
         };
         let Some(first) = bodies.first().filter(|body| !body.query.stmts.is_empty()) else {
-            return Ok(());
+            return self.rule_without_body(rule, head);
         };
         let mut keys = Vec::new();
         let end = self.before_if(first)?;
@@ -168,6 +168,30 @@ impl<'a> Rewriting<'a> {
                 added.push(self.moved(start, end)?);
             }
             self.append(body, &added);
+        }
+        Ok(())
+    }
+
+    /// Gives a rule a body with its value, which can be a loop: `deny contains input.resource_changes[_].address`.
+    fn rule_without_body(&mut self, rule: &Rule, head: &RuleHead) -> Result<(), EvalError> {
+        let (name, value) = match head {
+            RuleHead::Set { refr, key, .. } => (Some(refr), key.as_ref()),
+            RuleHead::Compr { refr, assign, .. } => {
+                (Some(refr), assign.as_ref().map(|assign| &assign.value))
+            }
+            RuleHead::Func { assign, .. } => (None, assign.as_ref().map(|assign| &assign.value)),
+        };
+        if let Some(name) = name
+            && !self.keys(name)?.is_empty()
+        {
+            return Err(unreadable(rule.span()));
+        }
+        if let Some(value) = value.filter(|value| !is_literal(value)) {
+            let (start, end) = self.range(value.span());
+            let variable = format!("{VARIABLE}{}", self.variables);
+            self.variables += 1;
+            self.insert(start, format!("{variable} if {{ {variable} := ("));
+            self.insert(end, ") }".to_owned());
         }
         Ok(())
     }
@@ -305,7 +329,8 @@ fn is_literal(expr: &Expr) -> bool {
 
 fn unreadable(span: &Span) -> EvalError {
     EvalError::Policy(format!(
-        "{}: this rule is not supported in this form. Write it without a comment between its value and its body",
+        "{}: this form of a rule is not supported. Write `name contains value if {{ … }}` or `name[key] := value if {{ … }}`, \
+         without a comment before the brace",
         place(span)
     ))
 }

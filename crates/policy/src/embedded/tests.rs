@@ -581,6 +581,16 @@ fn a_value_that_is_undefined_in_one_round_leaves_the_others() {
             &["none", "one", "three"],
         ),
         (
+            "deny contains input.resource_changes[_].change.after.name",
+            &["one", "three"],
+        ),
+        (
+            "names := {\n  change.change.after.name | some change in input.resource_changes\n}\n\
+             of(changes) := changes[0].change.after.name\n\
+             deny contains concat(\",\", sort(names | {of(input.resource_changes)}))",
+            &["one,three"],
+        ),
+        (
             "deny contains (name) if { some change in input.resource_changes; name := change.change.after.name }",
             &["one", "three"],
         ),

@@ -407,15 +407,17 @@ mod tests {
     use crate::sets::testing::policy_set;
 
     fn verdict_of(findings: Vec<PolicyFinding>) -> Verdict {
-        let set = policy_set("a");
-        let definition = set.digest(None);
+        judged(&policy_set("a"), findings, "")
+    }
+
+    fn judged(set: &PolicySet, findings: Vec<PolicyFinding>, output: &str) -> Verdict {
         Verdict::of_findings(
-            &set,
-            definition,
+            set,
+            set.digest(None),
             "main".to_owned(),
             None,
             findings,
-            String::new(),
+            output.to_owned(),
         )
     }
 
@@ -426,15 +428,7 @@ mod tests {
     fn of_output(pattern: &str, output: &str, findings: Vec<PolicyFinding>) -> Verdict {
         let mut set = policy_set("a");
         set.item_regex = ItemRegex(Regex::new(pattern).unwrap());
-        let definition = set.digest(None);
-        Verdict::of_findings(
-            &set,
-            definition,
-            "main".to_owned(),
-            None,
-            findings,
-            output.to_owned(),
-        )
+        judged(&set, findings, output)
     }
 
     fn waived(finding: PolicyFinding) -> PolicyFinding {

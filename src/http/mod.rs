@@ -9,12 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::middleware;
 use axum::routing::post;
-use tower_http::catch_panic::CatchPanicLayer;
 
 pub use intake::DeliveryLimits;
 
@@ -22,16 +20,30 @@ use crate::context::Ctx;
 use crate::features::accounts::{self, AccountSignIn, AccountsGit};
 use crate::features::registry::{self, PeerDoor, RegistryDoor, RegistryUploads, RunDoor};
 use crate::features::{self, operations};
-use crate::kit::web::routes::{self, GuardedRoutes};
-use crate::kit::web::{
-    Route, RouteAccess, Routes, WebError, WebState, auth, count, errors, headers, hosts, reach,
-    trace,
-};
+use crate::kit::web::answer::{self, AnswerRules, REQUEST_TIME, with_answers};
+use crate::kit::web::routes::GuardedRoutes;
+use crate::kit::web::{Route, RouteAccess, Routes, WebError, WebState, count, guard};
 
-/// Time limit for an answer. For streams it ends with the first byte.
-const REQUEST_TIME: Duration = Duration::from_secs(30);
-/// Time limit for an answer to git.
-const GIT_TIME: Duration = Duration::from_mins(5);
+/// Answers that are due at once: pages, the API, the registry.
+const WITHIN_LIMIT: AnswerRules = AnswerRules {
+    limit: Some(REQUEST_TIME),
+    for_all_hosts: false,
+};
+/// Answers whose handlers have time limits of their own.
+const WITHOUT_LIMIT: AnswerRules = AnswerRules {
+    limit: None,
+    for_all_hosts: false,
+};
+/// Answers to git, which take as long as the content is large.
+const GIT: AnswerRules = AnswerRules {
+    limit: Some(Duration::from_mins(5)),
+    for_all_hosts: false,
+};
+/// Answers to load balancers, which know a server by its address and give the host a name of their own.
+const HEALTH: AnswerRules = AnswerRules {
+    limit: Some(REQUEST_TIME),
+    for_all_hosts: true,
+};
 /// Maximum size of a body, because all are short forms.
 const BODY_BYTES: usize = 16 * 1024;
 
@@ -74,15 +86,9 @@ pub(crate) fn accounts_router(door: Arc<AccountSignIn>, git: AccountsGit) -> Rou
     let api = accounts::api_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
-        .layer(middleware::from_fn(time_limit))
         .with_state(door);
-    let git = accounts::git_routes()
-        .router
-        .layer(middleware::from_fn(|request: Request, next: Next| {
-            within(GIT_TIME, next.run(request))
-        }))
-        .with_state(Arc::new(git));
-    with_web_layers(api.merge(git), web)
+    let git = accounts::git_routes().router.with_state(Arc::new(git));
+    with_answers(api, Arc::clone(&web), WITHIN_LIMIT).merge(with_answers(git, web, GIT))
 }
 
 /// Returns the table of the API of accounts, which asks for the password of an account.
@@ -97,7 +103,7 @@ pub(crate) fn registry_router(
     uploads: Arc<RegistryUploads>,
     peers: Arc<PeerDoor>,
 ) -> Router {
-    let web = Arc::clone(door.web());
+    let web = door.web();
     let uploads = registry::upload_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
@@ -111,26 +117,11 @@ pub(crate) fn registry_router(
                 .router
                 .method_not_allowed_fallback(|| async { WebError::wrong_method() })
                 .with_state(peers),
-        )
-        .layer(middleware::from_fn(time_limit));
-    with_web_layers(serve.merge(uploads), web)
-}
-
-/// Adds the layers of routes for clients that sign in by themselves, and not as users of the pages. The first one is the
-/// outermost.
-///
-/// All of them are one layer of the router. With one after the other, axum boxes a route again for each, and clones all
-/// boxes within at each: more allocations than everything else in an answer of the registry.
-fn with_web_layers(router: Router, web: Arc<WebState>) -> Router {
-    router.layer((
-        middleware::from_fn_with_state(Arc::clone(&web), trace::log),
-        middleware::from_fn_with_state(web.metrics.clone(), count::count),
-        middleware::map_response(headers::secure),
-        middleware::from_fn_with_state(Arc::clone(&web), errors::render),
-        CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| {
-            errors::after_panic(&*cause)
-        }),
-        middleware::from_fn_with_state(web, hosts::guard),
+        );
+    with_answers(serve, Arc::clone(web), WITHIN_LIMIT).merge(with_answers(
+        uploads,
+        Arc::clone(web),
+        WITHOUT_LIMIT,
     ))
 }
 
@@ -141,12 +132,7 @@ pub(crate) fn with_go_imports(router: Router, door: Arc<RegistryDoor>) -> Router
 
 /// Returns the router that serves modules to runs. Paths have tokens of runs, so nothing here logs them.
 pub(crate) fn run_registry_router(door: RunDoor) -> Router {
-    registry::run_router(door)
-        .layer(middleware::from_fn(time_limit))
-        .layer(CatchPanicLayer::custom(
-            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
-        ))
-        .layer(middleware::map_response(headers::secure))
+    registry::run_router(door).layer(middleware::from_fn(answer::unlogged_answer))
 }
 
 /// Returns the table of the routes of the registry, which ask for its tokens.
@@ -178,52 +164,9 @@ pub fn router(web: Arc<WebState>) -> Router {
         .fallback(|| async { WebError::no_such_page() })
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn_with_state(routes.clone(), reach::guard))
-        .layer(middleware::from_fn_with_state(routes, routes::guard))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            auth::guard,
-        ))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            hosts::guard,
-        ));
-    guarded
-        .merge(operations::health_routes().router)
-        .layer(middleware::from_fn(time_limit))
-        .layer(CatchPanicLayer::custom(
-            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
-        ))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            errors::render,
-        ))
-        .layer(middleware::map_response(headers::secure))
-        .layer(middleware::from_fn_with_state(
-            web.metrics.clone(),
-            count::count,
-        ))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), trace::log))
+        .layer(middleware::from_fn_with_state(routes, guard::guard));
+    let health = operations::health_routes().router;
+    with_answers(guarded, Arc::clone(&web), WITHIN_LIMIT)
+        .merge(with_answers(health, Arc::clone(&web), HEALTH))
         .with_state(web)
-}
-
-async fn time_limit(request: Request, next: Next) -> Response {
-    within(REQUEST_TIME, next.run(request)).await
-}
-
-async fn within(limit: Duration, answer: impl Future<Output = Response>) -> Response {
-    tokio::time::timeout(limit, answer)
-        .await
-        .unwrap_or_else(|_| WebError::too_slow().into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn an_answer_that_takes_too_long_is_given_up() {
-        let answer = within(Duration::ZERO, std::future::pending()).await;
-        assert_eq!(answer.status(), axum::http::StatusCode::GATEWAY_TIMEOUT);
-    }
 }

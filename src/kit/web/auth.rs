@@ -6,10 +6,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -294,37 +293,31 @@ pub(crate) fn client(
     Some(web.trusted_proxies.client(peer.ip(), forwarded))
 }
 
-/// Admits only requests with a password, if the server has one.
-pub(crate) async fn guard(
-    State(web): State<Arc<WebState>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+/// Admits only requests with a password, if the server has one, and returns the answer to all others.
+pub(super) async fn check(web: &WebState, request: &mut Request) -> Result<(), Response> {
     let Some(auth) = &web.auth else {
-        return next.run(request).await;
+        return Ok(());
     };
-    match known(&web, auth, request.extensions(), request.headers()).await {
+    match known(web, auth, request.extensions(), request.headers()).await {
         PasswordCheck::Yes(user) => {
             request.extensions_mut().insert(user);
-            next.run(request).await
+            Ok(())
         }
-        PasswordCheck::NotSaid | PasswordCheck::No => (
-            [(header::WWW_AUTHENTICATE, CHALLENGE)],
-            WebError::unauthorized(),
-        )
-            .into_response(),
-        PasswordCheck::Inactive(account) => WebError::inactive_account(account).into_response(),
+        PasswordCheck::NotSaid | PasswordCheck::No => {
+            let challenge = [(header::WWW_AUTHENTICATE, CHALLENGE)];
+            Err((challenge, WebError::unauthorized()).into_response())
+        }
+        PasswordCheck::Inactive(account) => {
+            Err(WebError::inactive_account(account).into_response())
+        }
         PasswordCheck::Failed(error) => {
             tracing::error!(%error, "Cannot check the password of an account");
-            WebError::database().into_response()
+            Err(WebError::database().into_response())
         }
         PasswordCheck::Later(wait) => {
             let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
-            (
-                [(header::RETRY_AFTER, HeaderValue::from(seconds))],
-                WebError::too_many_guesses(seconds),
-            )
-                .into_response()
+            let later = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
+            Err((later, WebError::too_many_guesses(seconds)).into_response())
         }
     }
 }

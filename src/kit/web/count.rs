@@ -7,18 +7,37 @@ use axum::response::Response;
 
 use crate::telemetry::{Metric, Metrics, status_class};
 
-/// Counts a request by the route as the router knows it, so that addresses of others make no series.
+/// Layer that counts answers and does nothing else.
 pub(crate) async fn count(
     State(metrics): State<Metrics>,
     request: Request,
     next: Next,
 ) -> Response {
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let method = request.method().clone();
+    let counted = CountedRequest::of(&request);
     let response = next.run(request).await;
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    add(&metrics, route, &method, response.status());
+    counted.answered(&metrics, &response);
     response
+}
+
+/// Labels of a request, by the route as the router knows it, so that addresses of others make no series.
+pub(super) struct CountedRequest {
+    route: Option<MatchedPath>,
+    method: Method,
+}
+
+impl CountedRequest {
+    pub(super) fn of(request: &Request) -> Self {
+        Self {
+            route: request.extensions().get::<MatchedPath>().cloned(),
+            method: request.method().clone(),
+        }
+    }
+
+    /// Counts the answer to the request.
+    pub(super) fn answered(&self, metrics: &Metrics, response: &Response) {
+        let route = self.route.as_ref().map_or("none", MatchedPath::as_str);
+        add(metrics, route, &self.method, response.status());
+    }
 }
 
 /// Counts an answer of a route.

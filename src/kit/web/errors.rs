@@ -1,14 +1,12 @@
 //! Failures of the pages and the API: what happened, and the way out (P10).
 
 use std::any::Any;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::middleware::Next;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -16,7 +14,6 @@ use tracing::error;
 
 use super::WebState;
 use super::text::shown;
-use super::trace::Reference;
 use crate::authz::{AuthzError, Denial};
 use crate::claims;
 use crate::model::{AccountId, ApplicationProblem, OwnerName, RepoUrl};
@@ -590,38 +587,41 @@ struct ProblemDetails<'a> {
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Turns a [`WebError`] into a page for browsers and into JSON for all other clients, with the reference of the request.
-pub(crate) async fn render(
-    State(web): State<Arc<WebState>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let html = wants_html(request.uri().path(), request.headers());
-    let reference = request.extensions().get::<Reference>().cloned();
-    let mut response = next.run(request).await;
+/// Form of a failure that the client of a request can read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FailureForm {
+    Page,
+    Json,
+}
+
+impl FailureForm {
+    /// Chooses a page for browsers, and JSON for all other clients. The API always answers with JSON; elsewhere browsers
+    /// request HTML by name.
+    pub(super) fn of(request: &Request) -> Self {
+        let accept = request.headers().get(header::ACCEPT);
+        let accept = accept.and_then(|value| value.to_str().ok());
+        let wants_html = accept.is_some_and(|accept| accept.contains("text/html"));
+        if wants_html && !request.uri().path().starts_with("/api/") {
+            Self::Page
+        } else {
+            Self::Json
+        }
+    }
+}
+
+/// Turns a [`WebError`] into a page or JSON, with the reference of the request. Other answers stay as they are.
+pub(super) fn render(web: &WebState, form: FailureForm, reference: &str, response: &mut Response) {
     let Some(failure) = response.extensions_mut().remove::<WebError>() else {
-        return response;
+        return;
     };
-    let reference = reference.map(|reference| reference.0).unwrap_or_default();
-    let body = if html {
-        failure.page(&web, &reference)
-    } else {
-        failure.json(&reference)
+    let rendered = match form {
+        FailureForm::Page => failure.page(web, reference),
+        FailureForm::Json => failure.json(reference),
     };
-    let (parts, body) = body.into_parts();
+    let (parts, body) = rendered.into_parts();
     response.headers_mut().remove(header::CONTENT_LENGTH);
     response.headers_mut().extend(parts.headers);
     *response.body_mut() = body;
-    response
-}
-
-/// Returns true for browsers. The API always answers with JSON; elsewhere browsers request HTML by name.
-fn wants_html(path: &str, headers: &HeaderMap) -> bool {
-    let accept = headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    !path.starts_with("/api/") && accept.contains("text/html")
 }
 
 impl WebError {

@@ -29,7 +29,7 @@ const ALWAYS: [(HeaderName, &str); 7] = [
 ];
 
 /// Adds the headers. An answer without a cache lifetime is not cached.
-pub(crate) async fn secure(mut response: Response) -> Response {
+pub(crate) fn secure(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -37,5 +37,4 @@ pub(crate) async fn secure(mut response: Response) -> Response {
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    response
 }

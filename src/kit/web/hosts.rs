@@ -6,12 +6,9 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::{WebError, WebState};
 
@@ -19,22 +16,16 @@ use super::{WebError, WebState};
 #[derive(Clone, Copy, Debug)]
 pub struct LocalAddress(pub SocketAddr);
 
-/// Admits only requests that name this server and no other.
-pub(crate) async fn guard(
-    State(web): State<Arc<WebState>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match foreign(&web, &request) {
-        None => next.run(request).await,
-        Some(asked) => {
-            tracing::warn!(
-                host = asked,
-                "A request named a host that is not this server (--web-hosts)"
-            );
-            WebError::another_host(&asked).into_response()
-        }
-    }
+/// Refuses a request that does not name this server.
+pub(super) fn check(web: &WebState, request: &Request) -> Result<(), WebError> {
+    let Some(asked) = foreign(web, request) else {
+        return Ok(());
+    };
+    tracing::warn!(
+        host = asked,
+        "A request named a host that is not this server (--web-hosts)"
+    );
+    Err(WebError::another_host(&asked))
 }
 
 /// Returns true if a request names a host that is not this server.

@@ -9,11 +9,12 @@
 //! - *by name*: all of these answer only to names of this server ([`hosts`]);
 //! - *limited unless whole*: an account that is limited to owners reaches only the routes that admit it ([`reach`]);
 //! - *no change without intent*: every change goes through [`csrf`];
-//! - *one voice for errors*: a handler returns a [`WebError`]; one layer turns it into a page or JSON with a reference
+//! - *one voice for errors*: a handler returns a [`WebError`]; the layer of [`answer`] turns it into a page or JSON with a reference
 //!   that the log knows, and nothing else of the cause leaves the process;
 //! - *nothing from elsewhere*: the policy of [`headers`] lets a page load nothing but our own files, and no inline
 //!   script or style.
 
+pub(crate) mod answer;
 pub(crate) mod auth;
 pub(crate) mod count;
 pub(crate) mod csrf;
@@ -21,6 +22,7 @@ pub(crate) mod cursor;
 pub(crate) mod errors;
 pub(crate) mod extract;
 pub(crate) mod forms;
+pub(crate) mod guard;
 mod guesses;
 pub(crate) mod headers;
 pub(crate) mod hosts;
@@ -29,7 +31,7 @@ pub(crate) mod routes;
 mod state;
 pub(crate) mod templates;
 pub(crate) mod text;
-pub(crate) mod trace;
+mod trace;
 pub(crate) mod visitor;
 
 pub use auth::{WebAuth, WebUser};

@@ -9,10 +9,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::auth::WebUser;
 use super::routes::GuardedRoutes;
@@ -23,23 +21,14 @@ use crate::model::{Concern, OwnerId, OwnerName, RepoId};
 use crate::store::{Owner, OwnerOverview};
 
 /// Lets a limited account through only to the routes that admit such accounts.
-pub(crate) async fn guard(
-    State(routes): State<GuardedRoutes>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn check(routes: &GuardedRoutes, request: Request) -> Result<Request, WebError> {
     if routes.admits_limited(&request) {
-        return next.run(request).await;
+        return Ok(request);
     }
     let (mut parts, body) = request.into_parts();
-    let seen = match VisibleScope::from_request_parts(&mut parts, &routes.web).await {
-        Ok(scope) => scope.require_access(&Resource::Server).await,
-        Err(failure) => Err(failure),
-    };
-    match seen {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(failure) => failure.into_response(),
-    }
+    let scope = VisibleScope::from_request_parts(&mut parts, &routes.web).await?;
+    scope.require_access(&Resource::Server).await?;
+    Ok(Request::from_parts(parts, body))
 }
 
 /// Data that the user of a request may see.

@@ -9,11 +9,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 
 use super::{WebError, WebState};
@@ -204,25 +202,19 @@ impl GuardedRoutes {
             .iter()
             .any(|action| self.web.authority.offers(&nobody, *action))
     }
-}
 
-/// Refuses requests that need an account, on a server where nobody signs in.
-pub(crate) async fn guard(
-    State(routes): State<GuardedRoutes>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if routes.web.auth.is_some() {
-        return next.run(request).await;
-    }
-    match routes.route(&request).map(|route| route.access) {
-        Some(RouteAccess::Account) => WebError::account_wanted().into_response(),
-        Some(RouteAccess::Change) if routes.lets_nobody_act() => {
-            WebError::only_to_look().into_response()
+    /// Refuses requests that need an account, on a server where nobody signs in.
+    pub fn check_access(&self, request: &Request) -> Result<(), WebError> {
+        if self.web.auth.is_some() {
+            return Ok(());
         }
-        // A path without a route shows nothing but that fact.
-        Some(RouteAccess::Everybody | RouteAccess::Facts | RouteAccess::Change) | None => {
-            next.run(request).await
+        match self.route(request).map(|route| route.access) {
+            Some(RouteAccess::Account) => Err(WebError::account_wanted()),
+            Some(RouteAccess::Change) if self.lets_nobody_act() => Err(WebError::only_to_look()),
+            // A path without a route shows nothing but that fact.
+            Some(RouteAccess::Everybody | RouteAccess::Facts | RouteAccess::Change) | None => {
+                Ok(())
+            }
         }
     }
 }

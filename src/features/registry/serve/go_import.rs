@@ -31,14 +31,15 @@ pub(crate) async fn lead_go(
     if !is_read || !is_go_get(request.uri()) || hosts::is_foreign(door.web(), &request) {
         return next.run(request).await;
     }
-    let response = match answer(&door, request.uri(), request.headers()).await {
+    let mut response = match answer(&door, request.uri(), request.headers()).await {
         Ok(Some(response)) => response,
         Ok(None) => return next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
     let metrics = &door.web().metrics;
     count::add(metrics, ROUTE, request.method(), response.status());
-    headers::secure(response).await
+    headers::secure(&mut response);
+    response
 }
 
 fn is_go_get(uri: &Uri) -> bool {

@@ -171,16 +171,21 @@ impl Store {
     /// Returns the verdicts and approvals of the plan that a run made, discarded or not. `None`: the run made no plan, or
     /// one without verdicts.
     pub async fn policy_results_of_run(&self, run: RunId) -> Result<Option<PlanPolicies>> {
+        let found = self.policy_plan_of_run(run).await?;
+        Ok(found.map(|(_, policies)| policies))
+    }
+
+    /// Returns the same as [`Self::policy_results_of_run`] with the plan, which tells its approvals from those of other plans.
+    pub async fn policy_plan_of_run(&self, run: RunId) -> Result<Option<(PlanId, PlanPolicies)>> {
         let mut at = self.begin_snapshot().await?;
         let verdicts = on_snapshot!(&mut at, db => sqlx::query_as::<_, VerdictRow>(VERDICTS_OF_RUN)
             .bind(run).fetch_all(db))?;
         let approvals = on_snapshot!(&mut at, db => sqlx::query_as::<_, ApprovalRow>(APPROVALS_OF_RUN)
             .bind(run).fetch_all(db))?;
         at.end().await?;
-        let newest = collect(verdicts, approvals)?
+        Ok(collect(verdicts, approvals)?
             .into_iter()
-            .max_by_key(|(plan, _)| *plan);
-        Ok(newest.map(|(_, policies)| policies))
+            .max_by_key(|(plan, _)| *plan))
     }
 
     /// Stores approvals of the violations of a plan. An earlier approval of the same plan and set by the same person is

@@ -11,9 +11,11 @@ use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
 use super::page::find_run;
+use super::policies::approvals_of;
 use crate::kit::web::extract::Segment;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState};
+use crate::model::PlanId;
 
 /// Answer to the request.
 #[derive(Serialize)]
@@ -81,6 +83,8 @@ struct WaivedJson {
 struct ApprovalJson {
     login: String,
     at: DateTime<Utc>,
+    /// True if the person approved an earlier plan with the same violations.
+    earlier_plan: bool,
 }
 
 /// `GET /api/runs/{id}/policies`
@@ -90,31 +94,37 @@ pub(super) async fn policies(
     Segment(asked): Segment,
 ) -> Result<Json<RunPoliciesJson>, WebError> {
     let run = find_run(&web, &sight, &asked).await?;
-    let found = web.store.policy_results_of_run(run.id).await?;
-    let found = found.unwrap_or_default();
-    let sets = found.verdicts.into_iter();
+    let sets = match web.store.policy_plan_of_run(run.id).await? {
+        Some((plan, found)) => {
+            let verdicts = found.verdicts.into_iter();
+            verdicts
+                .map(|verdict| set(plan, verdict, &found.approvals))
+                .collect()
+        }
+        None => Vec::new(),
+    };
     Ok(Json(RunPoliciesJson {
         run: run.id.to_string(),
-        sets: sets.map(|verdict| set(verdict, &found.approvals)).collect(),
+        sets,
     }))
 }
 
-fn set(verdict: Verdict, approvals: &[PolicyApproval]) -> SetJson {
-    let own = approvals
-        .iter()
-        .filter(|approval| approval.set == verdict.set);
+fn set(plan: PlanId, verdict: Verdict, approvals: &[PolicyApproval]) -> SetJson {
+    let approvals = approvals_of(plan, &verdict, approvals)
+        .into_iter()
+        .map(|approval| ApprovalJson {
+            login: approval.login.clone(),
+            at: approval.at,
+            earlier_plan: approval.plan != plan,
+        })
+        .collect();
     let (outcome, why) = match verdict.outcome {
         VerdictOutcome::Passed => ("passed", None),
         VerdictOutcome::Failed => ("failed", None),
         VerdictOutcome::NotEvaluated(why) => ("not_evaluated", Some(why)),
     };
     SetJson {
-        approvals: own
-            .map(|approval| ApprovalJson {
-                login: approval.login.clone(),
-                at: approval.at,
-            })
-            .collect(),
+        approvals,
         name: verdict.set.to_string(),
         outcome,
         why,
@@ -182,7 +192,8 @@ mod tests {
             },
             ..PolicyFinding::deny("main.deny", "the bucket is public")
         }];
-        let json = serde_json::to_string_pretty(&set(verdict, &[])).unwrap();
+        let plan = PlanId::from(uuid::Uuid::nil());
+        let json = serde_json::to_string_pretty(&set(plan, verdict, &[])).unwrap();
         insta::assert_snapshot!(json, @r#"
         {
           "name": "basics",

@@ -122,13 +122,15 @@ pub(super) async fn show(
     // Findings quote the plan, so they are for the same people as its output.
     let (output, found) = if visitor.has_signed_in() {
         let output = read_output(&web.store, run.id).await?;
-        (output, web.store.policy_results_of_run(run.id).await?)
+        (output, web.store.policy_plan_of_run(run.id).await?)
     } else {
         (RunOutputView::default(), None)
     };
     let now = web.clock.now();
     let page = RunPage {
-        policies: found.map(|found| panels(&found, now)).unwrap_or_default(),
+        policies: found
+            .map(|(plan, found)| panels(plan, &found, now))
+            .unwrap_or_default(),
         ..RunPage::new(&run, &command, output, now)
     };
     visitor.page("job.html", &page)

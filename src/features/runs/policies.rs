@@ -7,6 +7,7 @@ use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
 use crate::kit::web::text::{Badge, PastTime, shown, web_link};
+use crate::model::PlanId;
 use crate::render::escape::visible;
 use crate::render::plan_output::clean;
 use crate::store::PlanPolicies;
@@ -16,6 +17,8 @@ use crate::store::PlanPolicies;
 pub(super) struct PolicyPanel {
     name: String,
     badge: Badge,
+    /// True if the plan needs approvals of the set.
+    is_violated: bool,
     /// Reason why the set was not evaluated.
     why: Option<String>,
     origin: String,
@@ -42,8 +45,8 @@ struct FindingRow {
     resource: Option<String>,
     place: Option<String>,
     evidence: Option<String>,
-    /// Sentence about the waiver.
-    waived: Option<String>,
+    /// Sentence about the waiver, or about the approvals that the rule requires.
+    note: Option<String>,
 }
 
 /// Approval of the violations by one person.
@@ -51,44 +54,84 @@ struct FindingRow {
 struct ApproverRow {
     login: String,
     at: PastTime,
+    /// True if the person approved an earlier plan with the same violations.
+    of_earlier_plan: bool,
 }
 
-/// Builds the panels of a run, in the order of the sets.
-pub(super) fn panels(found: &PlanPolicies, now: DateTime<Utc>) -> Vec<PolicyPanel> {
+/// Builds the panels of a plan, in the order of the sets.
+pub(super) fn panels(plan: PlanId, found: &PlanPolicies, now: DateTime<Utc>) -> Vec<PolicyPanel> {
     found
         .verdicts
         .iter()
-        .map(|verdict| panel(verdict, &found.approvals, now))
+        .map(|verdict| panel(plan, verdict, &found.approvals, now))
         .collect()
 }
 
-fn panel(verdict: &Verdict, approvals: &[PolicyApproval], now: DateTime<Utc>) -> PolicyPanel {
+/// Returns the approvals that concern the violations of a set in a plan, the oldest first: those of this plan, and those of
+/// earlier plans with the same violations, which count if the set is sticky. One person has one approval, the newest.
+pub(super) fn approvals_of<'a>(
+    plan: PlanId,
+    verdict: &Verdict,
+    approvals: &'a [PolicyApproval],
+) -> Vec<&'a PolicyApproval> {
+    let mut newest: Vec<&PolicyApproval> = Vec::new();
+    if verdict.outcome != VerdictOutcome::Failed {
+        return newest;
+    }
+    for approval in approvals.iter().rev() {
+        let concerns = approval.set == verdict.set
+            && approval.definition == verdict.definition
+            && approval.plan <= plan
+            && verdict
+                .items
+                .iter()
+                .all(|item| approval.items.contains(item));
+        let is_known = newest.iter().any(|known| known.is_of_same_person(approval));
+        if concerns && !is_known {
+            newest.push(approval);
+        }
+    }
+    newest.reverse();
+    newest
+}
+
+fn panel(
+    plan: PlanId,
+    verdict: &Verdict,
+    approvals: &[PolicyApproval],
+    now: DateTime<Utc>,
+) -> PolicyPanel {
     let (badge, why) = match &verdict.outcome {
         VerdictOutcome::Passed => (Badge::new("good", "passed"), None),
         VerdictOutcome::Failed => (Badge::new("bad", "violated"), None),
         VerdictOutcome::NotEvaluated(why) => (Badge::new("warn", "not evaluated"), Some(why)),
     };
-    let own = approvals
-        .iter()
-        .filter(|approval| approval.set == verdict.set);
     PolicyPanel {
         name: shown(verdict.set.as_str()),
         badge,
-        why: why.map(|why| shown(why)),
+        is_violated: verdict.outcome == VerdictOutcome::Failed,
+        why: why.map(|why| plain(why)),
         origin: shown(&verdict.origin),
         content: verdict.content.as_ref().map(ToString::to_string),
         tool: verdict.tool.as_deref().map(shown),
         findings: verdict.findings.iter().map(row).collect(),
         more: verdict.more_findings,
-        notes: verdict.notes.iter().map(|note| shown(note)).collect(),
-        approvals: own
+        notes: verdict.notes.iter().map(|note| plain(note)).collect(),
+        approvals: approvals_of(plan, verdict, approvals)
+            .into_iter()
             .map(|approval| ApproverRow {
                 login: shown(&approval.login),
                 at: PastTime::new(approval.at, now),
+                of_earlier_plan: approval.plan != plan,
             })
             .collect(),
         output: Some(visible(&clean(&verdict.output))).filter(|output| !output.trim().is_empty()),
     }
+}
+
+/// Returns a sentence of Lockkeeper without the marks of code in comments.
+fn plain(sentence: &str) -> String {
+    shown(&sentence.replace('`', ""))
 }
 
 fn row(finding: &PolicyFinding) -> FindingRow {
@@ -112,11 +155,107 @@ fn row(finding: &PolicyFinding) -> FindingRow {
             .evidence
             .as_deref()
             .map(|text| visible(&clean(text))),
-        waived: finding.waived.as_ref().map(|waiver| {
-            shown(&format!(
-                "Waived by {} until {}: {}",
-                waiver.owner, waiver.until, waiver.reason
-            ))
-        }),
+        note: note(finding),
+    }
+}
+
+fn note(finding: &PolicyFinding) -> Option<String> {
+    let text = match (&finding.waived, &finding.level) {
+        (Some(waiver), _) => format!(
+            "Waived by {} until {}: {}",
+            waiver.owner, waiver.until, waiver.reason
+        ),
+        (None, FindingLevel::RequireApproval { count, teams }) => {
+            let noun = if *count == 1 { "approval" } else { "approvals" };
+            if teams.is_empty() {
+                format!("Needs {count} {noun}.")
+            } else {
+                let teams = teams.join(" or ");
+                format!("Needs {count} {noun} from members of {teams}.")
+            }
+        }
+        (None, FindingLevel::Deny | FindingLevel::Warn) => return None,
+    };
+    Some(shown(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_policy::sets::{SetDigest, SetName};
+
+    use super::*;
+    use crate::model::Sha256Digest;
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(seconds, 0).unwrap()
+    }
+
+    fn plan_id(number: u8) -> PlanId {
+        format!("00000000-0000-7000-8000-0000000000{number:02}")
+            .parse()
+            .unwrap()
+    }
+
+    fn item(text: &str) -> Sha256Digest {
+        Sha256Digest::of(text.as_bytes())
+    }
+
+    fn approval(login: &str, plan: u8, items: &[&str]) -> PolicyApproval {
+        PolicyApproval {
+            set: SetName::parse("basics").unwrap(),
+            plan: plan_id(plan),
+            person: login.to_owned(),
+            account: None,
+            login: login.to_owned(),
+            teams: Vec::new(),
+            is_author: false,
+            items: items.iter().map(|text| item(text)).collect(),
+            definition: SetDigest(item("definition")),
+            at: at(i64::from(plan)),
+        }
+    }
+
+    /// Returns the approvals of the second of three plans as `LOGIN PLAN`.
+    fn approvals_of_second(items: &[&str], outcome: VerdictOutcome) -> Vec<String> {
+        let verdict = Verdict {
+            outcome,
+            items: items.iter().map(|text| item(text)).collect(),
+            ..Verdict::not_evaluated(
+                &SetName::parse("basics").unwrap(),
+                SetDigest(item("definition")),
+                String::new(),
+                String::new(),
+                String::new(),
+            )
+        };
+        let all = [
+            approval("alice", 1, &["a"]),
+            approval("bob", 1, &["a", "b"]),
+            approval("bob", 2, &["a", "b"]),
+            approval("carol", 1, &["a", "b"]),
+            approval("dave", 3, &["a", "b"]),
+            PolicyApproval {
+                set: SetName::parse("other").unwrap(),
+                ..approval("erin", 2, &["a", "b"])
+            },
+        ];
+        approvals_of(plan_id(2), &verdict, &all)
+            .into_iter()
+            .map(|one| format!("{} {}", one.login, one.at.timestamp()))
+            .collect()
+    }
+
+    #[test]
+    fn approvals_of_other_violations_and_of_later_plans_are_left_out() {
+        let of = approvals_of_second;
+        assert_eq!(
+            of(&["a", "b"], VerdictOutcome::Failed),
+            ["bob 2", "carol 1"]
+        );
+        assert_eq!(
+            of(&["a"], VerdictOutcome::Failed),
+            ["alice 1", "bob 2", "carol 1"]
+        );
+        assert_eq!(of(&[], VerdictOutcome::Passed), [""; 0]);
     }
 }

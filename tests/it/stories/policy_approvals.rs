@@ -102,7 +102,7 @@ async fn a_violation_refuses_the_apply_until_an_owner_approves_it(backend: Backe
     let statuses = bot.statuses(pull);
     for line in [
         "lockkeeper/plan: Success, 1/1 projects planned successfully.\n",
-        "lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy. Policies did not pass.\n",
+        "lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.\n",
         "lockkeeper/policy_check: Failure, Policies of 1/1 projects did not pass.\n",
     ] {
         assert!(statuses.contains(line), "{line}\n{statuses}");

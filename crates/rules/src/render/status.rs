@@ -336,10 +336,10 @@ pub fn project(
         CommitState::Failure
     };
     let failed = |why: &str| format!("{} failed: {why}.", title(kind));
+    let planned =
+        || counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string());
     let text = match outcome {
-        ProjectOutcome::Planned => {
-            counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string())
-        }
+        ProjectOutcome::Planned => planned(),
         ProjectOutcome::NoChanges => "No changes.".to_owned(),
         ProjectOutcome::Applied => "Apply succeeded.".to_owned(),
         ProjectOutcome::UpToDate => "Up to date.".to_owned(),
@@ -359,11 +359,9 @@ pub fn project(
         ProjectOutcome::Cancelled => failed("it was cancelled"),
         ProjectOutcome::Skipped => failed("a previous project failed"),
         ProjectOutcome::PolicyPassed => "Policies passed.".to_owned(),
-        ProjectOutcome::PolicyFailed => match counts.filter(|_| is_planned) {
-            Some(counts) => format!("{counts} Policies did not pass."),
-            None if is_planned => "Planned. Policies did not pass.".to_owned(),
-            None => failed("policies did not pass"),
-        },
+        // The plan was made. The status of policy checks says whether they pass, because approvals change that later.
+        ProjectOutcome::PolicyFailed if is_planned => planned(),
+        ProjectOutcome::PolicyFailed => failed("policies did not pass"),
     };
     (state, text)
 }

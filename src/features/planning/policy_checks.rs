@@ -350,7 +350,16 @@ pub(super) fn refusal(
     let mut reasons: Vec<String> = unmet
         .iter()
         .take(MOST_SETS)
-        .map(|(name, decision)| reason(name, decision))
+        .enumerate()
+        .map(|(at, (name, decision))| {
+            let is_repeated = matches!(decision, SetDecision::NotEvaluated(_))
+                && unmet[..at].iter().any(|(_, before)| before == decision);
+            if is_repeated {
+                format!("`{name}` was not evaluated for the same reason")
+            } else {
+                reason(name, decision)
+            }
+        })
         .collect();
     if unmet.len() > MOST_SETS {
         reasons.push(format!("{} more sets", unmet.len() - MOST_SETS));

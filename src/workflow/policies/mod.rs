@@ -112,7 +112,10 @@ impl PolicyWork {
     ) -> Verdict {
         let ready = self.sources.get(&set.name);
         let read = ready.and_then(|ready| ready.read.as_ref().ok());
-        let origin = read.map_or_else(|| "the workflow".to_owned(), |read| read.origin.clone());
+        let origin = read.map_or_else(
+            || "a step of the workflow".to_owned(),
+            |read| read.origin.clone(),
+        );
         let content = read.and_then(|read| read.content.clone());
         let PolicyEvaluation {
             found,

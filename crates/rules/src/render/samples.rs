@@ -466,8 +466,9 @@ fn policy_samples() -> Vec<(&'static str, Report)> {
     };
     let not_evaluated = SetDecision::NotEvaluated("no rule was evaluated".to_owned());
     let of_others = with_policies(vec![
-        policy_set("network", not_evaluated, Vec::new()),
+        policy_set("network", not_evaluated.clone(), Vec::new()),
         without_verdict("new", SetDecision::Missing),
+        policy_set("dns", not_evaluated, Vec::new()),
         without_verdict("other", SetDecision::Changed),
         without_verdict("old", SetDecision::Removed),
     ]);

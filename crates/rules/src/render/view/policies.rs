@@ -52,11 +52,11 @@ pub(super) struct PolicyView {
     passed: Vec<String>,
 }
 
-/// One policy set with something to read.
+/// One policy set with something to read, or several that were not evaluated for the same reason.
 #[derive(Serialize)]
 struct PolicySetView {
     icon: &'static str,
-    name: String,
+    names: Vec<String>,
     /// Text such as "2 violations, 1 of 2 approvals, by `alice`".
     says: String,
     origin: Option<String>,
@@ -105,23 +105,59 @@ pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<Polic
         bytes: MAX_BLOCKS,
         is_full: false,
     };
-    let sets = told
+    let groups = groups(&told);
+    let more_sets: usize = groups
         .iter()
+        .skip(MOST_SETS)
+        .map(|group| group.names.len())
+        .sum();
+    let sets = groups
+        .into_iter()
         .take(MOST_SETS)
-        .map(|set| section(report, set, &mut room))
+        .map(|group| section(report, group, &mut room))
         .collect();
     Some(PolicyView {
         headline: headline(policies),
         met,
         sets,
         has_more_text: room.is_full,
-        more_sets: told.len().saturating_sub(MOST_SETS),
+        more_sets,
         passed: if quiet {
             Vec::new()
         } else {
             passed.iter().map(|set| set.name.to_string()).collect()
         },
     })
+}
+
+/// Sets that share a section: one, or several that were not evaluated for the same reason.
+struct SetGroup<'a> {
+    names: Vec<String>,
+    first: &'a PolicySetReport,
+}
+
+/// Groups the sets, so that a step that fails for all of them is described once.
+fn groups<'a>(told: &[&'a PolicySetReport]) -> Vec<SetGroup<'a>> {
+    let printed = |set: &'a PolicySetReport| {
+        let verdict = set.verdict.as_ref()?;
+        Some((verdict.output.as_str(), verdict.tool.as_deref()))
+    };
+    let mut groups: Vec<SetGroup<'a>> = Vec::new();
+    for &set in told {
+        let shared = groups.iter_mut().find(|group| {
+            matches!(set.decision, SetDecision::NotEvaluated(_))
+                && set.decision == group.first.decision
+                && printed(set) == printed(group.first)
+        });
+        match shared {
+            Some(group) => group.names.push(set.name.to_string()),
+            None => groups.push(SetGroup {
+                names: vec![set.name.to_string()],
+                first: set,
+            }),
+        }
+    }
+    groups
 }
 
 /// Room that the sets of a project share.
@@ -171,7 +207,8 @@ fn has_something(set: &PolicySetReport) -> bool {
     set.decision != SetDecision::Passed || says_more
 }
 
-fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> PolicySetView {
+fn section(report: &Report, group: SetGroup<'_>, room: &mut PolicyRoom) -> PolicySetView {
+    let set = group.first;
     let verdict = set.verdict.as_ref();
     let shows = shows_findings(&set.decision);
     let mut sorted: Vec<&PolicyFinding> = verdict
@@ -188,7 +225,7 @@ fn section(report: &Report, set: &PolicySetReport, room: &mut PolicyRoom) -> Pol
     sorted.truncate(most);
     PolicySetView {
         icon: icon(&set.decision),
-        name: set.name.to_string(),
+        names: group.names,
         says: says(set),
         origin: verdict
             .map(|verdict| shorten(&verdict.origin, LONGEST_MESSAGE))

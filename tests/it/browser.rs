@@ -127,7 +127,12 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             (
                 "finished",
                 site.at(&format!("/jobs/{}", shown.finished)),
-                &["planned", "colour 97"],
+                &[
+                    "planned",
+                    "Needs 2 approvals from members of christopher-montgomery.",
+                    "Nobody has approved the violations of this plan.",
+                    "colour 97",
+                ],
             ),
             (
                 "running",

@@ -3,8 +3,11 @@
 use axum::Router;
 use lockkeeper::model::{
     Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullRef, RunId,
-    RunKind, Subject,
+    RunKind, Sha256Digest, Subject,
 };
+use lockkeeper_policy::findings::{AppliedWaiver, FindingLevel, PolicyFinding};
+use lockkeeper_policy::sets::{SetDigest, SetName};
+use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -103,7 +106,9 @@ async fn fill(world: &World, pull: &PullRef, project: &ProjectKey, who: &str, te
         .await;
     let finished = world.run(command, RunKind::Plan, pull, project).await;
     world.print(finished, 1, text).await;
-    world.plan(&lock, finished).await;
+    world
+        .checked_plan(&lock, finished, &[verdict(who), not_evaluated(who)])
+        .await;
     world.wait(70);
     world
         .end_run(
@@ -153,6 +158,59 @@ async fn fill(world: &World, pull: &PullRef, project: &ProjectKey, who: &str, te
         finished,
         running,
     }
+}
+
+/// Returns the verdict of a violated set, with a resource whose name fits on no screen of a phone.
+fn verdict(who: &str) -> Verdict {
+    let resource = format!("terraform_data.{}", "orders_of_all_customers_".repeat(4));
+    let denied = PolicyFinding {
+        resource: Some(resource.clone()),
+        link: Some("https://policies.example/keep".to_owned()),
+        evidence: Some(format!("{resource} {who}")),
+        ..PolicyFinding::deny(
+            format!("main.deny {who}"),
+            format!("{resource} would be destroyed {who}"),
+        )
+    };
+    let waiver = AppliedWaiver {
+        reason: who.to_owned(),
+        owner: who.to_owned(),
+        until: "2026-12-31".to_owned(),
+    };
+    let level = FindingLevel::RequireApproval {
+        count: 2,
+        teams: vec![who.to_owned()],
+    };
+    Verdict {
+        outcome: VerdictOutcome::Failed,
+        tool: Some(who.to_owned()),
+        content: Some(Sha256Digest::of(b"policies")),
+        findings: vec![
+            denied.clone(),
+            PolicyFinding {
+                level,
+                ..denied.clone()
+            },
+            PolicyFinding {
+                waived: Some(waiver),
+                ..denied
+            },
+        ],
+        set: SetName::parse("databases").unwrap(),
+        items: vec![Sha256Digest::of(b"item")],
+        notes: vec![format!("A waiver has ended. Its owner is {who}.")],
+        ..not_evaluated(who)
+    }
+}
+
+/// Returns the verdict of a set that was not evaluated, with an address that fits on no screen of a phone.
+fn not_evaluated(who: &str) -> Verdict {
+    let address = format!("https://policies.example/{}", "0123456789".repeat(8));
+    let set = SetName::parse("basics").unwrap();
+    let definition = SetDigest(Sha256Digest::of(b"definition"));
+    let why = format!("{address} cannot be fetched {who}");
+    let origin = format!("the directory {who}");
+    Verdict::not_evaluated(&set, definition, origin, why, format!("{address} {who}"))
 }
 
 fn output() -> String {

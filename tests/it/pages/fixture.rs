@@ -32,10 +32,11 @@ use lockkeeper::seal::{Keyring, SigningKey, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
     CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockAttempt,
-    NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
+    NewCommand, NewJob, NewRun, OutputPiece, PlanParts, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::telemetry::Metrics;
 use lockkeeper::workflow::OutputHub;
+use lockkeeper_policy::verdict::Verdict;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -585,6 +586,15 @@ impl World {
     }
 
     pub async fn plan(&self, lock: &Lock, run: RunId) -> PlanRecord {
+        self.checked_plan(lock, run, &[]).await
+    }
+
+    /// Records a plan with the verdicts of policy sets.
+    pub async fn checked_plan(&self, lock: &Lock, run: RunId, verdicts: &[Verdict]) -> PlanRecord {
+        let parts = PlanParts {
+            verdicts,
+            ..PlanParts::default()
+        };
         let plan = PlanRecord {
             id: PlanId::next(&*self.ids),
             pull: lock.pull.clone(),
@@ -609,7 +619,7 @@ impl World {
         };
         assert_eq!(
             self.store
-                .plan_record(&plan, Some(lock.id), None)
+                .plan_record_with(&plan, Some(lock.id), None, &parts)
                 .await
                 .unwrap(),
             RecordPlan::Recorded

@@ -687,17 +687,6 @@ pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
         .collect()
 }
 
-/// Returns true if a program complains that the kernel denied it something.
-fn is_denied(output: &str) -> bool {
-    // If namespaces are the boundary, paths that must not be changed are on a read-only file system.
-    let words = [
-        "ermission denied",
-        "peration not permitted",
-        "ead-only file system",
-    ];
-    words.iter().any(|words| output.contains(words))
-}
-
 fn known_hints(ctx: &RunCtx, error: &RunError) -> Vec<String> {
     match error {
         RunError::Step(_) if ctx.checkouts.is_sparse() && sparse::may_lack_files(error.output()) => vec![
@@ -706,7 +695,7 @@ fn known_hints(ctx: &RunCtx, error: &RunError) -> Vec<String> {
              again."
                 .to_owned(),
         ],
-        RunError::Step(_) if ctx.runs.terraform.plans.sandbox.mechanism().is_some() && is_denied(error.output()) => vec![
+        RunError::Step(step) if ctx.runs.terraform.plans.sandbox.mechanism().is_some() && step.is_denied() => vec![
             "Runs may only use their checkout, the programs of the system, and paths that the administrator names \
              (`--sandbox`). If the run needs the path above, ask an administrator to name it in `--sandbox-read` or \
              `--sandbox-write`."

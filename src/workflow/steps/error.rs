@@ -64,6 +64,17 @@ impl StepError {
             output: String::new(),
         }
     }
+
+    /// Returns true if a program complains that the kernel denied it something.
+    pub fn is_denied(&self) -> bool {
+        // If namespaces are the boundary, paths that must not be changed are on a read-only file system.
+        let words = [
+            "ermission denied",
+            "peration not permitted",
+            "ead-only file system",
+        ];
+        words.iter().any(|words| self.output.contains(words))
+    }
 }
 
 impl fmt::Display for StepError {

@@ -116,11 +116,12 @@ impl Steps<'_> {
                 let ended = self.policy_steps(&mut check, stage).await;
                 let failure = ended.err();
                 check.plan_changed = !self.is_plan(plan).await;
-                (check.finish(failure.as_ref()), failure)
+                let is_sandboxed = self.exec.sandbox.mechanism().is_some();
+                (check.finish(failure.as_ref(), is_sandboxed), failure)
             }
             Err(error) => {
                 let failure = StepError::not_begun("policy_check", StepFailure::Disk(error));
-                let verdict = |set| work.verdict(set, of_failure(&failure));
+                let verdict = |set| work.verdict(set, of_failure(&failure, false));
                 (work.sets.iter().map(verdict).collect(), Some(failure))
             }
         };
@@ -577,11 +578,11 @@ impl<'w> PolicyCheck<'w> {
     }
 
     /// Returns a verdict for each set, in their order.
-    fn finish(mut self, failure: Option<&StepError>) -> Vec<Verdict> {
+    fn finish(mut self, failure: Option<&StepError>, is_sandboxed: bool) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for set in &self.work.sets {
             let evaluated = match (failure, set.0.engine) {
-                (Some(error), _) => of_failure(error),
+                (Some(error), _) => of_failure(error, is_sandboxed),
                 (None, _) if self.plan_changed => PolicyEvaluation::missing(
                     "a step of the stage `policy_check` has changed `$PLANFILE`, so the policies may have seen another plan. An \
                      administrator must correct the workflow",
@@ -609,11 +610,14 @@ impl<'w> PolicyCheck<'w> {
     }
 }
 
-fn of_failure(error: &StepError) -> PolicyEvaluation {
-    let why = format!(
-        "{}. Plan again, or ask an administrator",
-        describe_error(error)
-    );
+fn of_failure(error: &StepError, is_sandboxed: bool) -> PolicyEvaluation {
+    let way_out = if is_sandboxed && error.is_denied() {
+        "If the step needs the path in its output, ask an administrator to name it in `--sandbox-read` or `--sandbox-write`, \
+         then plan again"
+    } else {
+        "Plan again, or ask an administrator"
+    };
+    let why = format!("{}. {way_out}", describe_error(error));
     PolicyEvaluation::missing(why, error.output.clone())
 }
 

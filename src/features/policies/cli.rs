@@ -310,6 +310,12 @@ fn read(path: &Path, most: usize) -> anyhow::Result<String> {
     if bytes.len() > most {
         bail!("`{}` is larger than {} MiB", path.display(), most >> 20);
     }
+    if bytes.starts_with(b"PK\x03\x04") {
+        bail!(
+            "`{}` is an archive, like the plan files of Terraform. Write the plan as JSON with `terraform show -json`",
+            path.display()
+        );
+    }
     String::from_utf8(bytes).with_context(|| format!("`{}` is not UTF-8", path.display()))
 }
 
@@ -362,6 +368,7 @@ test_public if count(deny) == 1 with input as {"resource_changes": [{
             ("policy/README.md", "no policy"),
             ("plan.json", PLAN),
             ("empty.json", "{}"),
+            ("plan.bin", "PK\u{3}\u{4}"),
             ("facts.json", r#"{"author": "alice"}"#),
         ];
         let eval = |args: &[&str]| policy(&files, &[&["eval", "DIR/policy"][..], args].concat());
@@ -387,6 +394,7 @@ test_public if count(deny) == 1 with input as {"resource_changes": [{
             ),
             (&["--plan", "DIR/none.json"], "cannot read `DIR/none.json`"),
             (&["--plan", "DIR/policy/README.md"], "not a JSON object"),
+            (&["--plan", "DIR/plan.bin"], "with `terraform show -json`"),
             (
                 &["--plan", "DIR/plan.json", "--facts", "DIR/plan.json"],
                 "has no facts",

@@ -395,7 +395,7 @@ async fn a_commit_beside_the_default_branch_is_published_once_it_is_merged(backe
 
     assert_snapshot!(site.tags(REPO), @r"
     github.test/acme/terraform-aws-vpc: 2 tags, read on …
-    v1.0.0 … decided
+    v1.0.0 … published
     v1.1.0 … not published: The commit is not on the default branch. The tag is published once it is.
     ");
 

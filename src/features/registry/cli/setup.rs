@@ -117,6 +117,7 @@ go env -w GOPROXY='{goproxy}'
 go env -w GONOSUMDB='{prefixes}'
 
 # Go: where all modules come from this registry, its log verifies them
+go env -u GONOSUMDB
 go env -w GOPROXY='{proxy}'
 go env -w GOSUMDB='{gosumdb}'",
             goproxy = self.goproxy(),
@@ -170,6 +171,7 @@ mod tests {
         go env -w GONOSUMDB='example.com/net,example.org'
 
         # Go: where all modules come from this registry, its log verifies them
+        go env -u GONOSUMDB
         go env -w GOPROXY='https://lock-keeper.example.com/registry/go'
         go env -w GOSUMDB='mods.example.com+a66209ca+AWbNYIuSi4jlDg7+qjP68cQ87+BylLC4fp/gq6ajz3Yz https://lock-keeper.example.com/registry/go/sumdb/mods.example.com'
         "#);

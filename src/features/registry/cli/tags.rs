@@ -133,7 +133,7 @@ async fn show(
                 "not_published": versions.collect::<Vec<_>>(),
             })
         };
-        format.print(terminal, json, || safe(&line(tag)))?;
+        format.print(terminal, json, || safe(&line(tag, refused.is_empty())))?;
         for refusal in refused.into_iter().filter(|_| !format.is_json()) {
             let (version, reason) = (&refusal.version, refusal.version.reason.as_deref());
             let reason = reason.unwrap_or_default();
@@ -157,7 +157,8 @@ fn failure_of(known: &TaggedRepo) -> String {
     }
 }
 
-fn line(tag: &ListedTag) -> String {
+/// Describes a tag. `is_published`: none of its versions has another outcome.
+fn line(tag: &ListedTag, is_published: bool) -> String {
     let state = match tag.state {
         TagState::Waiting if tag.failures > 0 => format!(
             "failed {} times, again after {}",
@@ -168,6 +169,7 @@ fn line(tag: &ListedTag) -> String {
         TagState::OffBranch => "not published".to_owned(),
         TagState::Refused => "refused".to_owned(),
         TagState::Ignored => "names no version".to_owned(),
+        TagState::Done if is_published => "published".to_owned(),
         TagState::Done => "decided".to_owned(),
     };
     let reason = tag.reason.as_ref().map(|reason| format!(": {reason}"));

@@ -50,6 +50,6 @@ chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --da
 		{ result=1; echo "make chaos: promises FAILED"; }; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::deployments -- --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: deployments FAILED"; }; \
-	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it -- chaos::races chaos::kills --nocapture --test-threads 1 || \
+	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it -- chaos::races chaos::kills store::claims::of_64 store::locks::sixty_four --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: races FAILED"; }; \
 	exit $$result

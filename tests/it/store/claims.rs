@@ -22,7 +22,7 @@ use sqlx_sqlite::SqliteConnection;
 use tokio::task::JoinSet;
 
 use super::samples::{URL, command, project, run, taken};
-use crate::support::db::{TestDb, by, execute, races, store_test};
+use crate::support::db::{TestDb, by, execute, large_races, store_test};
 
 store_test!(
     owners_are_added_listed_and_removed,
@@ -928,7 +928,6 @@ async fn a_claim_cannot_be_deleted_under_its_references(db: &TestDb) {
 
 const OWNERS: usize = 8;
 const RIVALS: usize = 64;
-const RACES: usize = 1000;
 
 /// Returns several spellings of the repository of a race.
 fn spellings(race: usize) -> Vec<RepoUrl> {
@@ -966,7 +965,7 @@ async fn of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it(d
         owners.push(owner(db.store(), &format!("team-{n}")).await);
     }
     let mut winners = BTreeSet::new();
-    let races = races(db.backend, RACES);
+    let races = large_races(db.backend);
     for race in 0..races {
         let spellings = spellings(race);
         let (told, id) = race_once(&stores, &owners, &spellings).await;

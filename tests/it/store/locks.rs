@@ -14,7 +14,7 @@ use super::samples::{
     HOSTILE, URL, begin_apply, named, open_pull, plan_state, planned, project, pull, steal, take,
     taken,
 };
-use crate::support::db::{Backend, TestDb, by, races, start_of_time, store_test};
+use crate::support::db::{Backend, TestDb, by, large_races, start_of_time, store_test};
 
 store_test!(
     a_free_lock_is_taken_and_can_be_read_back_in_every_way,
@@ -321,7 +321,6 @@ async fn locks_are_listed_newest_first_and_those_of_a_pull_by_path(db: &TestDb) 
 }
 
 const RACERS: i64 = 64;
-const ROUNDS: usize = 1000;
 /// Number of groups of racers that run side by side, each with its share of the rounds. One group alone would leave
 /// the database idle while its last racer is running.
 const GROUPS: usize = 4;
@@ -367,7 +366,7 @@ async fn sixty_four_tasks_that_race_for_one_lock_see_exactly_one_winner(db: &Tes
         open_pull(db.store(), number).await;
     }
     let stores = [db.store().clone(), second_replica(db).await];
-    let rounds = races(db.backend, ROUNDS) / GROUPS;
+    let rounds = large_races(db.backend) / GROUPS;
     join_all((0..GROUPS).map(|group| race(&stores, group, rounds))).await;
     assert_eq!(db.store().lock_list().await.unwrap().len(), rounds * GROUPS);
 }

@@ -92,6 +92,13 @@ pub fn races(backend: Backend, many: usize) -> usize {
     }
 }
 
+/// Returns the number of races of dozens of tasks for one thing: a thousand in `make chaos`, and a quarter in `make test`,
+/// where each hundred of them takes seconds.
+pub fn large_races(backend: Backend) -> usize {
+    let is_chaos = std::env::var_os("LOCKKEEPER_CHAOS").is_some();
+    races(backend, if is_chaos { 1000 } else { 250 })
+}
+
 /// Returns nine o'clock on a Monday morning.
 pub fn start_of_time() -> DateTime<Utc> {
     "2026-03-02T09:00:00Z"

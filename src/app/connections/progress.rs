@@ -2,15 +2,18 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+
+/// Shortest time between two looks at a connection.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// Deadlines of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +51,6 @@ struct ProgressState {
     stage: ConnectionStage,
     since: Instant,
     blocked_since: Option<Instant>,
-    gives_way: bool,
 }
 
 /// State of a connection. Clones refer to the same connection.
@@ -56,7 +58,8 @@ struct ProgressState {
 pub(super) struct Progress(Arc<ProgressInner>);
 
 struct ProgressInner {
-    state: watch::Sender<ProgressState>,
+    state: Mutex<ProgressState>,
+    gives_way: Notify,
     deadlines: Deadlines,
 }
 
@@ -67,41 +70,53 @@ impl Progress {
             stage: ConnectionStage::Headers,
             since: Instant::now(),
             blocked_since: None,
-            gives_way: false,
         };
         Self(Arc::new(ProgressInner {
-            state: watch::Sender::new(state),
+            state: Mutex::new(state),
+            gives_way: Notify::new(),
             deadlines,
         }))
     }
 
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the time since which a request has been incomplete. `None` while one is answered.
     pub fn incomplete_since(&self) -> Option<Instant> {
-        let state = self.0.state.borrow();
+        let state = self.state();
         (state.stage != ConnectionStage::Answer && state.blocked_since.is_none())
             .then_some(state.since)
     }
 
     /// Ends the connection to make room for another one.
     pub fn give_way(&self) {
-        self.0.state.send_modify(|state| state.gives_way = true);
+        self.0.gives_way.notify_one();
     }
 
     /// Waits until the connection has to be ended.
+    ///
+    /// Requests do not wake it: that would cost more than many an answer. A deadline that begins after a look is at least
+    /// as far away as the shortest one, so the next look is early enough for it.
     pub async fn overdue(&self) -> EndReason {
-        let mut states = self.0.state.subscribe();
+        let Deadlines {
+            headers,
+            idle,
+            blocked,
+        } = self.0.deadlines;
+        let shortest = headers.min(idle).min(blocked).max(SHORTEST_LOOK);
         loop {
-            let state = *states.borrow_and_update();
-            if state.gives_way {
-                return EndReason::MadeRoom;
+            let (state, now) = (*self.state(), Instant::now());
+            let mut next_look = now + shortest;
+            if let Some((deadline, end)) = self.deadline(state) {
+                if deadline <= now {
+                    return end;
+                }
+                next_look = next_look.min(deadline);
             }
-            let changed = async { states.changed().await.unwrap_or(()) };
-            match self.deadline(state) {
-                None => changed.await,
-                Some((deadline, end)) => tokio::select! {
-                    () = sleep_until(deadline) => return end,
-                    () = changed => {}
-                },
+            tokio::select! {
+                () = sleep_until(next_look) => {}
+                () = self.0.gives_way.notified() => return EndReason::MadeRoom,
             }
         }
     }
@@ -159,23 +174,17 @@ impl Progress {
     }
 
     fn go_on(&self, from: &[ConnectionStage], to: ConnectionStage) {
-        self.0.state.send_if_modified(|state| {
-            let goes_on = from.contains(&state.stage);
-            if goes_on {
-                (state.stage, state.since) = (to, Instant::now());
-            }
-            goes_on
-        });
+        let mut state = self.state();
+        if from.contains(&state.stage) {
+            (state.stage, state.since) = (to, Instant::now());
+        }
     }
 
     fn wrote<T>(&self, poll: Poll<T>) -> Poll<T> {
-        self.0.state.send_if_modified(|state| {
-            let changes = poll.is_pending() != state.blocked_since.is_some();
-            if changes {
-                state.blocked_since = poll.is_pending().then(Instant::now);
-            }
-            changes
-        });
+        let mut state = self.state();
+        if poll.is_pending() != state.blocked_since.is_some() {
+            state.blocked_since = poll.is_pending().then(Instant::now);
+        }
         poll
     }
 }

@@ -421,6 +421,13 @@ fn parsed(files: &[RegoFile]) -> Result<Engine, EvalError> {
     let mut engine = Engine::new();
     engine.set_policy_length_config(LENGTHS);
     for RegoFile { path, text } in files {
+        // The evaluator would take it as the end of the file.
+        if let Some((before, _)) = text.split_once('\0') {
+            return Err(EvalError::Policy(format!(
+                "{path}:{}: a NUL character is not allowed",
+                before.matches('\n').count() + 1
+            )));
+        }
         engine
             .add_policy(path.clone(), text.clone())
             .map_err(|error| EvalError::Policy(plain(&error)))?;

@@ -12,7 +12,6 @@ use regorus::unstable::{
 };
 use regorus::utils::{gather_functions, get_path_string};
 
-use super::builtins::ITEMS;
 use super::{EvalError, plain};
 
 /// Resolves all calls. Returns the text of each module whose calls have to be written out, in the order of the modules.
@@ -77,7 +76,7 @@ fn resolve_module(module: &Module, known: &BTreeSet<String>) -> Result<Option<St
                 let arity = usize::from(*arity);
                 arguments == arity || arguments == arity + 1
             }
-            None => name == "print" || name == ITEMS,
+            None => name == "print",
         };
         if !is_builtin {
             return Err(EvalError::UnknownFunction {

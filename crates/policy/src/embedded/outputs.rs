@@ -7,12 +7,15 @@
 //! - It does not evaluate comprehensions with several statements in the head of a rule. The rewritten rules have none.
 //! - `some x in c` and `every x in c` are errors if `c` is null or a text, and undefined in OPA.
 //!
-//! Lines stay where they are, as far as possible, because errors and tests name them.
+//! Rules stay at their lines, because errors and tests name them. Everything is found by its tokens, as the evaluator reads
+//! them, because comments and texts can look like a part of a rule. A rule whose parts are not where they should be is refused.
 
-use regorus::unstable::{Expr, Module, Ref, Rule, RuleBody, RuleHead, Source, Span};
+use regorus::unstable::{
+    Expr, Lexer, Module, Ref, Rule, RuleBody, RuleHead, Source, Span, TokenKind,
+};
 
 use super::calls::{FoundCalls, place};
-use super::{EvalError, builtins};
+use super::{EvalError, LENGTHS, builtins, plain};
 
 /// Beginning of the names of variables that no policy uses.
 const VARIABLE: &str = "lockkeeper_value_";
@@ -26,7 +29,7 @@ pub(super) fn guard_loops(modules: &[Ref<Module>]) -> Result<Vec<Option<String>>
 }
 
 fn guard_loops_of(module: &Module) -> Result<Option<String>, EvalError> {
-    let mut rewriting = Rewriting::of(module);
+    let mut rewriting = Rewriting::of(module, builtins::ITEMS)?;
     let mut found = FoundCalls::default();
     for rule in &module.policy {
         found.rule(rule);
@@ -38,8 +41,12 @@ fn guard_loops_of(module: &Module) -> Result<Option<String>, EvalError> {
         )));
     }
     for collection in found.collections {
-        let (start, end) = rewriting.range(collection.span());
-        rewriting.insert(start, format!("{}(", builtins::ITEMS));
+        let (first, last) = rewriting.extent(collection);
+        let (start, end) = rewriting
+            .range(first, last)
+            .ok_or_else(|| unreadable(collection.span()))?;
+        // Nothing has to be between a word and a bracket: `some x in{1, 2}`.
+        rewriting.insert(start, format!(" {}(", builtins::ITEMS));
         rewriting.insert(end, ")".to_owned());
     }
     Ok(rewriting.text())
@@ -54,13 +61,7 @@ pub(super) fn move_values(modules: &[Ref<Module>]) -> Result<Vec<Option<String>>
 }
 
 fn move_values_of(module: &Module) -> Result<Option<String>, EvalError> {
-    let mut rewriting = Rewriting::of(module);
-    if rewriting.source.contents().contains(VARIABLE) {
-        return Err(EvalError::Policy(format!(
-            "{}: names cannot begin with `{VARIABLE}`",
-            rewriting.source.file()
-        )));
-    }
+    let mut rewriting = Rewriting::of(module, VARIABLE)?;
     for rule in &module.policy {
         rewriting.rule(rule)?;
     }
@@ -70,41 +71,89 @@ fn move_values_of(module: &Module) -> Result<Option<String>, EvalError> {
 /// Changes of one module.
 struct Rewriting<'a> {
     source: &'a Source,
+    /// Ranges of bytes of all words, signs and texts, with their quotes. Comments have none.
+    tokens: Vec<(usize, usize)>,
     /// Ranges of bytes with their new texts. Insertions at one place keep their order.
     edits: Vec<(usize, usize, String)>,
     variables: usize,
 }
 
-/// Statement that gives a variable its value.
-#[derive(Clone)]
-struct MovedValue {
-    statement: String,
-    /// Number of lines that the value had and the statement has not.
-    lines: usize,
-}
-
 impl<'a> Rewriting<'a> {
-    fn of(module: &'a Module) -> Self {
-        Self {
-            source: &module.package.span.source,
+    /// Reads the tokens of a module, in which a name must not occur.
+    fn of(module: &'a Module, name: &str) -> Result<Self, EvalError> {
+        let source = &module.package.span.source;
+        if source.contents().contains(name) {
+            return Err(EvalError::Policy(format!(
+                "{}: names cannot begin with `{name}`",
+                source.file()
+            )));
+        }
+        let mut lexer = Lexer::new(source);
+        lexer.set_max_col(LENGTHS.max_col);
+        let mut tokens = Vec::new();
+        loop {
+            let token = lexer
+                .next_token()
+                .map_err(|error| EvalError::Policy(plain(&error)))?;
+            let (start, end) = (byte(token.1.start), byte(token.1.end));
+            match token.0 {
+                TokenKind::Eof => break,
+                // The evaluator leaves out the quotes.
+                TokenKind::String | TokenKind::RawString => {
+                    tokens.push((start.saturating_sub(1), end.saturating_add(1)));
+                }
+                TokenKind::Symbol | TokenKind::Number | TokenKind::Ident => {
+                    tokens.push((start, end));
+                }
+            }
+        }
+        Ok(Self {
+            source,
+            tokens,
             edits: Vec::new(),
             variables: 0,
-        }
+        })
     }
 
-    /// Returns the range of bytes of a part of the module. The evaluator leaves out the quotes of a text at its ends.
-    fn range(&self, span: &Span) -> (usize, usize) {
-        let place = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
-        let (start, end) = (place(span.start), place(span.end));
-        let text = self.source.contents().as_bytes();
-        let is_quote = |at: Option<usize>| {
-            let byte = at.and_then(|at| text.get(at));
-            matches!(byte, Some(b'"' | b'`'))
-        };
-        (
-            start - usize::from(is_quote(start.checked_sub(1))),
-            end.saturating_add(usize::from(is_quote(Some(end)))),
-        )
+    /// Returns the number of the token at a byte.
+    fn token_at(&self, byte: usize) -> usize {
+        self.tokens.partition_point(|(_, end)| *end <= byte)
+    }
+
+    fn first(&self, span: &Span) -> usize {
+        self.token_at(byte(span.start))
+    }
+
+    fn last(&self, span: &Span) -> usize {
+        self.token_at(byte(span.end).saturating_sub(1))
+    }
+
+    /// Returns the first and the last token of an expression, without brackets around it.
+    fn extent(&self, expr: &Expr) -> (usize, usize) {
+        let (first, last) = (self.first(expr.span()), self.last(expr.span()));
+        if let Expr::Object { fields, .. } = expr
+            && fields.len() > 1
+        {
+            // The evaluator says that it begins at its last key.
+            return (self.first(&fields[0].0).saturating_sub(1), last);
+        }
+        if matches!(expr, Expr::Set { items, .. } if items.is_empty()) {
+            // The evaluator says that it ends after the next token. `set(` is one token.
+            return (first, first + 1);
+        }
+        (first, last)
+    }
+
+    /// Returns the range of bytes of tokens; `None` if there are none.
+    fn range(&self, first: usize, last: usize) -> Option<(usize, usize)> {
+        let (start, end) = (self.tokens.get(first)?.0, self.tokens.get(last)?.1);
+        (first <= last).then_some((start, end))
+    }
+
+    fn is_token(&self, number: usize, words: &[&str]) -> bool {
+        let range = self.range(number, number);
+        let text = range.and_then(|(start, end)| self.source.contents().get(start..end));
+        text.is_some_and(|text| words.contains(&text))
     }
 
     fn insert(&mut self, at: usize, text: String) {
@@ -116,87 +165,84 @@ impl<'a> Rewriting<'a> {
         let Rule::Spec { head, bodies, .. } = rule else {
             return Ok(());
         };
-        let Some(first) = bodies.first().filter(|body| !body.query.stmts.is_empty()) else {
-            return self.rule_without_body(rule, head);
-        };
-        let mut keys = Vec::new();
-        let end = self.before_if(first)?;
-        let (own, start) = match head {
+        let refuse = || unreadable(rule.span());
+        // Values start after a word of the head.
+        let (keys, own) = match head {
             RuleHead::Set { refr, key, .. } => {
-                keys = self.keys(refr)?;
-                (key.as_ref(), self.after(self.after_name(refr), "contains"))
+                let word = self.name_end(refr) + 1;
+                if !self.is_token(word, &["contains"]) {
+                    return Err(refuse());
+                }
+                let own = key.as_ref().map(|key| (key, word + 1));
+                (self.keys(refr)?, own)
             }
             RuleHead::Compr { refr, assign, .. } => {
-                keys = self.keys(refr)?;
                 let assign = assign.as_ref();
-                let start =
-                    assign.and_then(|assign| self.after_operator(self.range(&assign.span).0));
-                (assign.map(|assign| &assign.value), start)
+                let own = assign.map(|assign| (&assign.value, self.first(&assign.span) + 1));
+                (self.keys(refr)?, own)
             }
             RuleHead::Func { assign, .. } => {
                 let assign = assign.as_ref();
-                let start =
-                    assign.and_then(|assign| self.after_operator(self.range(&assign.span).0));
-                (assign.map(|assign| &assign.value), start)
+                let own = assign.map(|assign| (&assign.value, self.first(&assign.span) + 1));
+                (Vec::new(), own)
             }
         };
-        let has_empty = bodies.iter().any(|body| body.query.stmts.is_empty());
-        if has_empty && !keys.is_empty() {
-            return Err(unreadable(rule.span()));
+        if bodies.is_empty() {
+            if !keys.is_empty() {
+                return Err(refuse());
+            }
+            if let Some((value, first)) = own
+                && !is_literal(value)
+            {
+                // The value can be a loop: `deny contains input.resource_changes[_].address`.
+                let range = self.range(first, self.last(rule.span()));
+                let (start, end) = range.ok_or_else(refuse)?;
+                let variable = self.variable();
+                self.insert(start, format!(" {variable} if {{ {variable} := ("));
+                self.insert(end, ") }".to_owned());
+            }
+            return Ok(());
+        }
+        for body in bodies {
+            // A body after a body. The evaluator takes it as `else := true`.
+            let is_chained = body.assign.is_none() && self.is_token(self.first(&body.span), &["{"]);
+            if is_chained && (own.is_some() || !keys.is_empty()) {
+                return Err(EvalError::Policy(format!(
+                    "{}: a rule with a value or a key cannot have several bodies. Write one rule for each body",
+                    place(&body.span)
+                )));
+            }
+            if body.query.stmts.is_empty() && !keys.is_empty() {
+                return Err(refuse());
+            }
         }
         let mut moved_keys = Vec::new();
-        for (start, end) in keys {
-            moved_keys.push(self.moved(start, end)?);
+        for (first, last) in keys {
+            moved_keys.push(self.moved(first, last).ok_or_else(refuse)?);
         }
         for (number, body) in bodies.iter().enumerate() {
             if body.query.stmts.is_empty() {
                 continue;
             }
-            let value = if number == 0 {
-                own.map(|value| (value, start, end))
-            } else if let Some(assign) = &body.assign {
-                let start = self.after_operator(self.range(&assign.span).0);
-                Some((&assign.value, start, self.before_if(body)?))
-            } else {
-                None
+            let value = match &body.assign {
+                Some(assign) => Some((&assign.value, self.first(&assign.span) + 1)),
+                None => own.filter(|_| number == 0),
             };
             let mut added = moved_keys.clone();
-            if let Some((value, start, end)) = value
+            if let Some((value, first)) = value
                 && !is_literal(value)
             {
-                let start = start.ok_or_else(|| unreadable(value.span()))?;
-                added.push(self.moved(start, end)?);
+                let word = self.first(&body.query.span).saturating_sub(1);
+                let last = self.is_token(word, &["if"]).then(|| word.saturating_sub(1));
+                let moved = last.and_then(|last| self.moved(first, last));
+                added.push(moved.ok_or_else(refuse)?);
             }
-            self.append(body, &added);
+            self.append(body, &added).ok_or_else(refuse)?;
         }
         Ok(())
     }
 
-    /// Gives a rule a body with its value, which can be a loop: `deny contains input.resource_changes[_].address`.
-    fn rule_without_body(&mut self, rule: &Rule, head: &RuleHead) -> Result<(), EvalError> {
-        let (name, value) = match head {
-            RuleHead::Set { refr, key, .. } => (Some(refr), key.as_ref()),
-            RuleHead::Compr { refr, assign, .. } => {
-                (Some(refr), assign.as_ref().map(|assign| &assign.value))
-            }
-            RuleHead::Func { assign, .. } => (None, assign.as_ref().map(|assign| &assign.value)),
-        };
-        if let Some(name) = name
-            && !self.keys(name)?.is_empty()
-        {
-            return Err(unreadable(rule.span()));
-        }
-        if let Some(value) = value.filter(|value| !is_literal(value)) {
-            let (start, end) = self.range(value.span());
-            let variable = format!("{VARIABLE}{}", self.variables);
-            self.variables += 1;
-            self.insert(start, format!("{variable} if {{ {variable} := ("));
-            self.insert(end, ") }".to_owned());
-        }
-        Ok(())
-    }
-
-    /// Returns the ranges of the keys of `names[a.b][c]`.
+    /// Returns the first and the last tokens of the keys of `names[a.b][c]`.
     fn keys(&self, mut reference: &Expr) -> Result<Vec<(usize, usize)>, EvalError> {
         let mut keys = Vec::new();
         loop {
@@ -204,10 +250,12 @@ impl<'a> Rewriting<'a> {
                 span, refr, index, ..
             } = reference
             {
-                let opens = self.after_name(refr);
-                let start = self.after(opens, "[").ok_or_else(|| unreadable(span))?;
+                let bracket = self.name_end(refr) + 1;
+                if !self.is_token(bracket, &["["]) {
+                    return Err(unreadable(span));
+                }
                 if !is_literal(index) {
-                    keys.push((start, self.range(span).1));
+                    keys.push((bracket + 1, self.last(span)));
                 }
                 reference = refr;
             } else if let Expr::RefDot { refr, .. } = reference {
@@ -218,84 +266,47 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Returns the place after the name of a rule. The evaluator leaves out the last bracket.
-    fn after_name(&self, reference: &Expr) -> usize {
-        let end = self.range(reference.span()).1;
-        let bracket = matches!(reference, Expr::RefBrack { .. });
-        let closed = bracket.then(|| self.after(end, "]")).flatten();
-        closed.unwrap_or(end)
+    /// Returns the last token of the name of a rule. The evaluator leaves out the last bracket.
+    fn name_end(&self, reference: &Expr) -> usize {
+        let is_bracket = matches!(reference, Expr::RefBrack { .. });
+        self.last(reference.span()) + usize::from(is_bracket)
     }
 
-    /// Replaces an expression by a variable.
-    fn moved(&mut self, start: usize, end: usize) -> Result<MovedValue, EvalError> {
-        let text = self.text_of(start, end);
-        let expr = text.trim();
-        if expr.is_empty() {
-            let file = self.source.file();
-            return Err(EvalError::Policy(format!("{file}: a value is missing")));
-        }
-        let start = start + text.len() - text.trim_start().len();
-        let end = start + expr.len();
-        let variable = format!("{VARIABLE}{}", self.variables);
+    /// Returns the name of a new variable.
+    fn variable(&mut self) -> String {
         self.variables += 1;
-        // Comments and raw texts need their lines.
-        let (flat, lines) = if expr.contains(['#', '`']) {
-            (format!("{expr}\n"), 0)
-        } else {
-            (expr.replace('\n', " "), expr.matches('\n').count())
-        };
-        let statement = format!("{variable} := ({flat})");
-        self.edits.push((start, end, variable));
-        Ok(MovedValue { statement, lines })
+        format!("{VARIABLE}{}", self.variables)
+    }
+
+    /// Replaces an expression by a variable. Returns the statement that gives the variable its value.
+    fn moved(&mut self, first: usize, last: usize) -> Option<String> {
+        let (start, end) = self.range(first, last)?;
+        let value = self.source.contents().get(start..end)?;
+        let variable = self.variable();
+        let statement = format!("{variable} := ({value})");
+        self.edits.push((start, end, format!(" {variable} ")));
+        Some(statement)
     }
 
     /// Adds statements at the end of a body.
-    fn append(&mut self, body: &RuleBody, added: &[MovedValue]) {
-        let (Some(first), Some(last)) = (body.query.stmts.first(), body.query.stmts.last()) else {
-            return;
-        };
+    fn append(&mut self, body: &RuleBody, added: &[String]) -> Option<()> {
         if added.is_empty() {
-            return;
+            return Some(());
         }
-        let (start, end) = (self.range(&first.span).0, self.range(&last.span).1);
-        let mut text = String::new();
-        for MovedValue { statement, .. } in added {
-            text.push_str("; ");
-            text.push_str(statement);
-        }
-        let lines = added.iter().map(|moved| moved.lines).sum();
-        text.push_str(&"\n".repeat(lines));
+        let (first, last) = (body.query.stmts.first()?, body.query.stmts.last()?);
+        let (first, last) = (self.first(&first.span), self.last(&last.span));
+        let (start, end) = self.range(first, last)?;
+        let mut text: String = added
+            .iter()
+            .flat_map(|statement| ["; ", statement])
+            .collect();
         // The braces are a part of the query.
-        if self.range(&body.query.span).0 == start {
+        if self.first(&body.query.span) == first {
             self.insert(start, "{ ".to_owned());
             text.push_str(" }");
         }
         self.insert(end, text);
-    }
-
-    /// Returns the place of the word `if` of a body.
-    fn before_if(&self, body: &RuleBody) -> Result<usize, EvalError> {
-        let before = self.text_of(0, self.range(&body.query.span).0).trim_end();
-        before
-            .strip_suffix("if")
-            .map(str::len)
-            .ok_or_else(|| unreadable(&body.query.span))
-    }
-
-    /// Returns the place after a word.
-    fn after(&self, start: usize, word: &str) -> Option<usize> {
-        let text = self.text_of(start, self.source.contents().len());
-        let rest = text.trim_start().strip_prefix(word)?;
-        Some(start + text.len() - rest.len())
-    }
-
-    fn after_operator(&self, start: usize) -> Option<usize> {
-        self.after(start, ":=").or_else(|| self.after(start, "="))
-    }
-
-    fn text_of(&self, start: usize, end: usize) -> &'a str {
-        let source = self.source;
-        source.contents().get(start..end).unwrap_or_default()
+        Some(())
     }
 
     fn text(mut self) -> Option<String> {
@@ -316,6 +327,10 @@ impl<'a> Rewriting<'a> {
     }
 }
 
+fn byte(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
 fn is_literal(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -329,8 +344,10 @@ fn is_literal(expr: &Expr) -> bool {
 
 fn unreadable(span: &Span) -> EvalError {
     EvalError::Policy(format!(
-        "{}: this form of a rule is not supported. Write `name contains value if {{ … }}` or `name[key] := value if {{ … }}`, \
-         without a comment before the brace",
+        "{}: this form of a rule is not supported. Write `name contains value if {{ … }}` or `name[key] := value if {{ … }}`",
         place(span)
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,48 @@
-use super::super::{Evaluation, apart};
+//! Tests of the rewriting: by hand, on damaged texts, and on generated policies whose findings are known.
+
+mod meaning;
+mod shape;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use proptest::test_runner::{Config, RngSeed};
+
+use super::super::{Evaluation, apart, parsed};
 use super::*;
 use crate::embedded::{EvalLimits, RegoFile};
+
+/// Returns a configuration with a fixed seed, so that a failing case is the same on every machine.
+fn fixed_seed(cases: u32) -> Config {
+    Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(41),
+        ..Config::default()
+    }
+}
+
+/// Decisions that a policy is made of. When none is left, the first choice is taken, so that everything ends.
+struct Choices<'a>(std::slice::Iter<'a, u8>);
+
+impl<'a> Choices<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes.iter())
+    }
+
+    fn number(&mut self, count: usize) -> usize {
+        usize::from(self.0.next().copied().unwrap_or(0)) % count
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.number(of.len())]
+    }
+
+    fn is_rare(&mut self) -> bool {
+        self.number(5) == 4
+    }
+}
 
 fn file(text: &str) -> RegoFile {
     RegoFile {

@@ -112,7 +112,7 @@ pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};
 pub use sync::Synced;
 pub use tags::ForgeTags;
 pub use tree_reader::TreeReader;
-pub use work_tree::{Base, WorkTree, WorkTreeChanges};
+pub use work_tree::{Base, WorkTree, WorkTreeChanges, WorkTreeNames};
 
 /// Number of files that take long enough to write that another copy of them on the disk is worth it.
 const SPARE_FROM: usize = 5_000;

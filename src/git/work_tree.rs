@@ -65,6 +65,15 @@ pub struct WorkTreeChanges {
     pub uncommitted: BTreeSet<RepoPath>,
 }
 
+/// Names of files in a working tree, from its topmost directory or another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkTreeNames {
+    /// Files that git tracks, and new ones that it does not ignore.
+    pub all: BTreeSet<Vec<u8>>,
+    /// Files among them that git does not track.
+    pub untracked: BTreeSet<Vec<u8>>,
+}
+
 impl WorkTree {
     /// Finds the working tree that contains a directory; `None` when there is none. `env` is the environment for git,
     /// with `PATH` and `HOME` above all.
@@ -216,11 +225,12 @@ impl WorkTree {
     }
 
     /// Returns the names of the files below a directory that the repository would have, from its topmost directory:
-    /// those that git knows, and new ones that are not ignored. A removed file can be among them, and so can a submodule.
-    pub async fn names_below(&self, dir: &Path) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    /// those that git tracks, and new ones that are not ignored. A removed file can be among them, and so can a submodule.
+    pub async fn names_below(&self, dir: &Path) -> Result<WorkTreeNames, GitError> {
         let args = [
             "ls-files",
             "-z",
+            "-t",
             "--cached",
             "--others",
             "--exclude-standard",
@@ -228,7 +238,18 @@ impl WorkTree {
         let below = dir.strip_prefix(&self.root).unwrap_or(dir);
         let below = Some(below).filter(|path| !path.as_os_str().is_empty());
         let cmd = self.git().cap(MAX_LIST).args(args).operands(below);
-        Ok(self.list_with("list the files", &cmd).await?.collect())
+        let mut names = WorkTreeNames::default();
+        for entry in self.list_with("list the files", &cmd).await? {
+            // `H main.tf`, or `? new.tf` for a file that git does not track.
+            let Some((tag, name)) = entry.split_at_checked(2) else {
+                continue;
+            };
+            if tag == b"? " {
+                names.untracked.insert(name.to_vec());
+            }
+            names.all.insert(name.to_vec());
+        }
+        Ok(names)
     }
 
     /// Returns the commit of `HEAD` if the working tree has exactly its files, apart from ignored ones. `None` also if git

@@ -129,8 +129,9 @@ async fn a_working_tree_is_published_without_what_git_ignores(db: &TestDb) {
         (&changed["commit"], &changed["files"]),
         (&Value::Null, &clean["files"])
     );
-    // A new file counts before it is committed.
+    // A new file that git tracks counts before it is committed.
     tree.write(&[("vpc/outputs.tf", CODE)]);
+    tree.git(&["add", "vpc/outputs.tf"]);
     let new = machine.publish(&tree, "vpc", "acme/vpc/aws", "1.0.2");
     assert_ne!(new["files"], clean["files"]);
     tree.commit();
@@ -159,6 +160,60 @@ async fn a_working_tree_is_published_without_what_git_ignores(db: &TestDb) {
         .unwrap()
         .unwrap();
     assert_eq!(version.origin.unwrap().as_str(), "command");
+}
+
+async fn files_that_git_does_not_track_are_refused(db: &TestDb) {
+    let machine = Machine::open(db).await;
+    let shared = "module \"x\" {\n  source = \"../shared\"\n}\n";
+    let tree = WorkingTree::new(&[
+        ("vpc/main.tf", shared),
+        ("shared/main.tf", CODE),
+        ("net/go.mod", "module example.com/net\n"),
+        ("net/net.go", "package net\n"),
+    ]);
+    let publish = |version: &str| {
+        let name = ["--name", "acme/vpc/aws", "--version", version];
+        machine.registry(&tree, &[&["publish", "vpc"], &name[..]].concat())
+    };
+    tree.write(&[("vpc/token", "secret"), ("vpc/outputs.tf", CODE)]);
+    let said = publish("1.0.0");
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    let fault = "vpc` has 2 files that git does not track: `outputs.tf`, `token`. ";
+    assert!(said.err.contains(fault), "{}", said.err);
+    std::fs::remove_file(tree.path().join("vpc/token")).unwrap();
+    tree.git(&["add", "vpc/outputs.tf"]);
+
+    // The directories that the module brings have the same rule.
+    for number in 0..7 {
+        tree.write(&[(&format!("shared/{number}.txt"), "")]);
+    }
+    let said = publish("1.0.0");
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    let fault = "shared` has 7 files that git does not track: \
+                 `0.txt`, `1.txt`, `2.txt`, `3.txt`, `4.txt` and 2 more. ";
+    assert!(said.err.contains(fault), "{}", said.err);
+    tree.git(&["clean", "-q", "-f", "shared"]);
+    let said = publish("1.0.0");
+    assert_eq!(said.code, 0, "{}", said.err);
+
+    // Go leaves out vendored packages, and reads the license of the commit.
+    tree.write(&[("net/vendor/x/x.go", "package x\n"), ("LICENSE", "free\n")]);
+    let published = machine.publish(&tree, "net", "example.com/net", "v1.0.0");
+    let files = [
+        (
+            "example.com/net@v1.0.0/go.mod",
+            b"module example.com/net\n".as_slice(),
+        ),
+        ("example.com/net@v1.0.0/net.go", b"package net\n"),
+    ];
+    let files = hash_files(files).unwrap().to_string();
+    assert_eq!(published["files"], Value::from(files));
+    tree.write(&[("net/new.go", "package net\n")]);
+    let args = ["publish", "net", "--name", "example.com/net"];
+    let said = machine.registry(&tree, &[&args[..], &["--version", "v1.0.1"]].concat());
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    let fault = "net` has a file that git does not track: `new.go`. ";
+    assert!(said.err.contains(fault), "{}", said.err);
 }
 
 async fn a_directory_that_git_ignores_is_one_without_git(db: &TestDb) {
@@ -272,6 +327,7 @@ async fn a_module_brings_the_directories_of_its_repository_that_it_uses(db: &Tes
 
 store_test!(
     a_working_tree_is_published_without_what_git_ignores,
+    files_that_git_does_not_track_are_refused,
     a_directory_that_git_ignores_is_one_without_git,
     only_the_account_of_the_server_publishes_on_its_machine,
     a_module_brings_the_directories_of_its_repository_that_it_uses,

@@ -61,7 +61,9 @@ use crate::store::Store;
 pub(super) enum RegistryArgs {
     /// Publish a directory as a version of a module
     ///
-    /// In a working tree of git, files that git ignores are left out, and the commit is recorded if nothing is changed.
+    /// In a working tree of git, files that git ignores are left out. If it neither tracks nor ignores a file, nothing is
+    /// published: add the file with `git add`, or remove it. The commit is recorded if nothing is changed.
+    ///
     /// With --server, the package goes to a server over HTTPS. Without it, the command needs the data directory and the
     /// database of the server, and runs as the account of the server.
     ///

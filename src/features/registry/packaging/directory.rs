@@ -1,7 +1,8 @@
 //! Reads a directory of a person, and leaves out everything that belongs to no package.
 //!
 //! A package is published for good, so nothing gets into it by accident: in a working tree of git, only files that git
-//! does not ignore, and nowhere the directories and states of tools. No link is followed on the disk: links are part of
+//! tracks, and nowhere the directories and states of tools. A file that git neither tracks nor ignores may be part of the
+//! module or a secret that somebody has put there, so it is refused. No link is followed on the disk: links are part of
 //! the tree, and the rules for packages decide on them.
 
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ use nix::fcntl::OFlag;
 use super::reach::{ModuleReach, ReachedFiles};
 use super::{PackagingError, limits};
 use crate::features::registry::blobs::blocking;
-use crate::git::{GitError, WorkTree};
+use crate::git::{GitError, WorkTree, WorkTreeNames};
 use crate::model::{CommitSha, RepoPath};
 
 /// Directories of version control. The `go` command leaves them out as well.
@@ -34,6 +35,8 @@ const TOOL_DIRECTORIES: [&str; 2] = [".terraform", ".terragrunt-cache"];
 const MODULE: &str = "module";
 /// File with that licence.
 pub(super) const LICENSE: &str = "LICENSE";
+/// Maximum number of files in a message.
+const MAX_NAMED: usize = 5;
 
 const OF_VERSION_CONTROL: &str = "it belongs to the version control";
 const OF_TOOL: &str = "it is a working directory of Terraform";
@@ -90,6 +93,14 @@ pub enum DirectoryFault {
         dir: PathBuf,
         /// Number of bytes that the files of a package can have together.
         most: u64,
+    },
+    /// Files of a working tree that git neither tracks nor ignores.
+    #[error("{}", describe_untracked(.dir, .names))]
+    Untracked {
+        /// Directory that was read.
+        dir: PathBuf,
+        /// Paths of the files from there.
+        names: Vec<String>,
     },
     /// git cannot say which files belong to the repository.
     #[error(
@@ -161,12 +172,23 @@ impl SourceDirectory {
             ),
             None => (None, root.clone(), None),
         };
+        let has_license = match &repository {
+            Some(repository) if kind == NameKind::Go && top != root => {
+                let tracks = repository.tracks(LICENSE).await;
+                tracks.map_err(|source| DirectoryFault::Git {
+                    dir: root.clone(),
+                    source,
+                })?
+            }
+            Some(_) | None => false,
+        };
         let (mut source, budget) = blocking(move || {
             let mut walk = Walk::new(root, kind, names, WalkBudget::of(kind));
             walk.read_all()?;
-            let license = match kind {
-                NameKind::Go if top != walk.root => walk.read_license(&top)?,
-                NameKind::Go | NameKind::Module => None,
+            let license = if has_license {
+                walk.read_license(&top)?
+            } else {
+                None
             };
             let source = Self {
                 commit: commit.filter(|_| walk.has_all_files()),
@@ -219,7 +241,7 @@ impl SourceDirectory {
                 let root = repository.on_disk(&dir);
                 let walked = blocking(move || {
                     // No link leads out of the repository on the way.
-                    if names.is_empty() || root.canonicalize().ok().as_ref() != Some(&root) {
+                    if names.all.is_empty() || root.canonicalize().ok().as_ref() != Some(&root) {
                         return Ok((None, budget));
                     }
                     let mut walk = Walk::new(root, NameKind::Module, Some(names), budget);
@@ -426,7 +448,7 @@ impl SourceEntry {
 struct SourceRepository {
     tree: WorkTree,
     /// Names of its files below the directory, from the directory.
-    names: BTreeSet<Vec<u8>>,
+    names: WorkTreeNames,
     top: PathBuf,
     /// Directory from the top. `None`: no path of a repository is written like it.
     below: Option<RepoPath>,
@@ -449,7 +471,7 @@ impl SourceRepository {
         };
         let names = names_below(&tree, below).await?;
         // git ignores the whole directory, such as one that a build has made.
-        if names.is_empty() {
+        if names.all.is_empty() {
             return Ok(None);
         }
         let commit = tree.clean_commit().await?;
@@ -472,23 +494,54 @@ impl SourceRepository {
     }
 
     /// Returns the names of the files below another directory, from there.
-    async fn names_in(&self, dir: &RepoPath) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    async fn names_in(&self, dir: &RepoPath) -> Result<WorkTreeNames, GitError> {
         let below = if dir.is_root() { "" } else { dir.as_str() };
         names_below(&self.tree, Path::new(below)).await
     }
+
+    /// Returns true if git tracks a file at the top.
+    async fn tracks(&self, name: &str) -> Result<bool, GitError> {
+        let names = self.tree.names_below(Path::new(name)).await?;
+        let name = name.as_bytes();
+        Ok(names.all.contains(name) && !names.untracked.contains(name))
+    }
 }
 
-async fn names_below(tree: &WorkTree, below: &Path) -> Result<BTreeSet<Vec<u8>>, GitError> {
+async fn names_below(tree: &WorkTree, below: &Path) -> Result<WorkTreeNames, GitError> {
     let names = tree.names_below(below).await?;
     let prefix = match below.as_os_str().as_bytes() {
         b"" => Vec::new(),
         below => [below, b"/"].concat(),
     };
-    let names = names
-        .iter()
-        .filter_map(|name| name.strip_prefix(prefix.as_slice()))
-        .map(<[u8]>::to_vec);
-    Ok(names.collect())
+    let from_there = |names: &BTreeSet<Vec<u8>>| -> BTreeSet<Vec<u8>> {
+        let names = names.iter();
+        names
+            .filter_map(|name| name.strip_prefix(prefix.as_slice()))
+            .map(<[u8]>::to_vec)
+            .collect()
+    };
+    Ok(WorkTreeNames {
+        all: from_there(&names.all),
+        untracked: from_there(&names.untracked),
+    })
+}
+
+fn describe_untracked(dir: &Path, names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMED);
+    let shown: Vec<String> = shown.map(|name| format!("`{name}`")).collect();
+    let (dir, shown) = (dir.display(), shown.join(", "));
+    let files = match names.len() {
+        1 => format!("a file that git does not track: {shown}"),
+        many if many > MAX_NAMED => {
+            let more = many - MAX_NAMED;
+            format!("{many} files that git does not track: {shown} and {more} more")
+        }
+        many => format!("{many} files that git does not track: {shown}"),
+    };
+    format!(
+        "`{dir}` has {files}. A version is published for good, so it has only files that git tracks. Add those that belong to \
+         it (`git add`, a commit is not needed), and remove the others or name them in .gitignore"
+    )
 }
 
 /// Files and bytes that can still be read.
@@ -512,8 +565,10 @@ impl WalkBudget {
 struct Walk {
     root: PathBuf,
     kind: NameKind,
-    names: Option<BTreeSet<Vec<u8>>>,
+    names: Option<WorkTreeNames>,
     entries: Vec<SourceEntry>,
+    /// Files that git does not track, without their contents.
+    untracked: Vec<SourceEntry>,
     left_out: Vec<LeftOut>,
     budget: WalkBudget,
 }
@@ -522,7 +577,7 @@ impl Walk {
     fn new(
         root: PathBuf,
         kind: NameKind,
-        names: Option<BTreeSet<Vec<u8>>>,
+        names: Option<WorkTreeNames>,
         budget: WalkBudget,
     ) -> Self {
         Self {
@@ -530,11 +585,13 @@ impl Walk {
             kind,
             names,
             entries: Vec::new(),
+            untracked: Vec::new(),
             left_out: Vec::new(),
             budget,
         }
     }
 
+    /// Reads all files and links of the package. Fails if git does not track one of them.
     fn read_all(&mut self) -> Result<(), DirectoryFault> {
         let mut todo = vec![Vec::new()];
         while let Some(dir) = todo.pop() {
@@ -562,6 +619,17 @@ impl Walk {
                     }
                 } else if kind.is_dir() {
                     todo.push(below);
+                } else if self.is_untracked(&below) {
+                    let mode = if kind.is_symlink() {
+                        TreeMode::Link
+                    } else {
+                        TreeMode::File
+                    };
+                    self.untracked.push(SourceEntry {
+                        path: below,
+                        mode,
+                        content: Vec::new(),
+                    });
                 } else if kind.is_symlink() {
                     self.read_link(below)?;
                 } else if kind.is_file() {
@@ -575,12 +643,41 @@ impl Walk {
             .sort_unstable_by(|one, other| one.path.cmp(&other.path));
         self.left_out
             .sort_unstable_by(|one, other| one.path.cmp(&other.path));
-        Ok(())
+        self.check_untracked()
+    }
+
+    fn is_untracked(&self, path: &[u8]) -> bool {
+        let mut names = self.names.iter();
+        names.any(|names| names.untracked.contains(path))
+    }
+
+    /// Refuses files that git does not track, except those that the rules of Go leave out.
+    fn check_untracked(&self) -> Result<(), DirectoryFault> {
+        if self.untracked.is_empty() {
+            return Ok(());
+        }
+        let names = self.untracked.iter();
+        let names = names.map(|file| String::from_utf8_lossy(&file.path).into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        if self.kind == NameKind::Go {
+            let entries = self.entries.iter().chain(&self.untracked);
+            let tree: Vec<TreeFile<'_>> = entries.map(SourceEntry::entry).collect();
+            let selected = select_go_files(&tree, "").unwrap_or_default();
+            let omitted = selected.omitted.into_iter().map(|omitted| omitted.path);
+            let omitted: BTreeSet<String> = omitted.collect();
+            names.retain(|name| !omitted.contains(name));
+        }
+        if names.is_empty() {
+            return Ok(());
+        }
+        let dir = self.root.clone();
+        Err(DirectoryFault::Untracked { dir, names })
     }
 
     /// Returns true if every file that git knows is on the disk. A sparse working tree lacks some, and has no changes.
     fn has_all_files(&self) -> bool {
-        let mut names = self.names.iter().flatten();
+        let mut names = self.names.iter().flat_map(|names| &names.all);
         names.all(|name| std::fs::symlink_metadata(self.on_disk(name)).is_ok())
     }
 
@@ -605,7 +702,7 @@ impl Walk {
                 return Some(STATE);
             }
         }
-        let names = self.names.as_ref()?;
+        let names = &self.names.as_ref()?.all;
         let is_known = if is_directory {
             let folder = [path, b"/"].concat();
             let next = names.range(folder.clone()..).next();

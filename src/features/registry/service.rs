@@ -262,18 +262,24 @@ impl Registry {
         self.deployment.signer.verifier()
     }
 
-    /// Publishes a version: makes the package durable, and then records the version.
+    /// Publishes a version: makes the package durable, and then records the version. A package with a token of a registry is
+    /// refused, unless it was fetched from elsewhere: its files are readable there already.
     pub async fn publish(
         &self,
         package: CheckedPackage,
         origin: VersionOrigin,
         cause: &Cause,
     ) -> Result<Published, RegistryError> {
+        if origin != VersionOrigin::VersionControl {
+            let checked = package.check_token();
+            checked.map_err(|fault| RegistryError::Refused(fault.to_string()))?;
+        }
         let CheckedPackage {
             key,
             content,
             go_mod,
             committed_at,
+            token_in: _,
             staged,
         } = package;
         let mut packages = content.packages.iter();

@@ -127,10 +127,10 @@ pub enum InvalidToken {
 }
 
 /// Beginning of the text of every token, by which scanners of secrets know it.
-const TOKEN_BEGINNING: &str = "lkr_";
+pub(super) const TOKEN_BEGINNING: &str = "lkr_";
 
 /// Length of the text of a token: the beginning, and 32 bytes in base64.
-const TOKEN_LENGTH: usize = TOKEN_BEGINNING.len() + 43;
+pub(super) const TOKEN_LENGTH: usize = TOKEN_BEGINNING.len() + 43;
 
 /// Minimum time between two records of the use of a token.
 const USE_EVERY: TimeDelta = TimeDelta::minutes(1);
@@ -380,6 +380,18 @@ impl Store {
         }
         tx.commit().await.map(|()| Some(token))
     }
+}
+
+/// Returns true if bytes have the form of a token, of this registry or another one.
+pub(super) fn is_token(text: &[u8]) -> bool {
+    let Some(random) = text.strip_prefix(TOKEN_BEGINNING.as_bytes()) else {
+        return false;
+    };
+    // Some names in code are as long as a token, and they hardly ever have letters of both cases.
+    text.len() == TOKEN_LENGTH
+        && random.iter().any(u8::is_ascii_uppercase)
+        && random.iter().any(u8::is_ascii_lowercase)
+        && URL_SAFE_NO_PAD.decode(random).is_ok()
 }
 
 /// Returns the hash by which a token is found. The text has 256 random bits, so the hash needs no salt, and the time of

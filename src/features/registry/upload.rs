@@ -341,7 +341,8 @@ impl From<PackagingError> for ApiRefusal {
             | PackagingError::Empty
             | PackagingError::Module(_)
             | PackagingError::GoMod(_)
-            | PackagingError::Directory(_)) => Self::Package(error),
+            | PackagingError::Directory(_)
+            | PackagingError::Token(_)) => Self::Package(error),
         }
     }
 }
@@ -500,6 +501,7 @@ impl RegistryUploads {
         }
         let package = CheckedPackage::of_upload(key.clone(), staged, module_dir, place);
         let (package, place) = package.await?;
+        package.check_token()?;
         // Somebody may have revoked the token while the body arrived.
         let token = self.token(&parts.headers).await?;
         check_scope(&token, TokenAction::Publish, &key)?;

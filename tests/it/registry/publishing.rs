@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 
-use lockkeeper::features::registry::Visibility;
+use lockkeeper::features::registry::{Published, VersionOrigin, Visibility};
 use lockkeeper::store::DatabaseUrl;
 use lockkeeper_registry::dirhash::hash_files;
+use lockkeeper_registry::versions::VersionKey;
 use serde_json::Value;
 
 use super::site::Site;
-use super::world::Office;
+use super::world::{Office, by_ops};
 use crate::support::db::{TestDb, store_test};
 use crate::support::program::{Said, WorkingTree, run};
 
@@ -216,6 +217,43 @@ async fn files_that_git_does_not_track_are_refused(db: &TestDb) {
     assert!(said.err.contains(fault), "{}", said.err);
 }
 
+async fn a_file_with_a_token_is_refused(db: &TestDb) {
+    let machine = Machine::open(db).await;
+    let (_, token) = machine.office.token(&["publish:*"]).await;
+    let text = format!("TOKEN={token}\n");
+    let tree = WorkingTree::new(&[
+        ("token", &token),
+        ("vpc/main.tf", CODE),
+        ("vpc/ci/env", &text),
+    ]);
+    let name = ["--name", "acme/vpc/aws", "--version", "1.0.0"];
+    // Nobody answers at this address, and nobody has to.
+    let server = ["--server", "https://127.0.0.1:1", "--token-file", "token"];
+    let here: &[&str] = &[];
+    for more in [here, &server] {
+        let args = [&["publish", "vpc"], &name[..], more].concat();
+        let said = machine.registry(&tree, &args);
+        assert_eq!((said.code, said.out.as_str()), (1, ""));
+        let fault = "`ci/env` has a token of a registry";
+        assert!(said.err.contains(fault), "{}", said.err);
+        assert!(!said.err.contains(&token), "{}", said.err);
+    }
+    // Everybody can read the files of a version from elsewhere there.
+    let key: VersionKey = "go github.com/acme/net v1.0.0".parse().unwrap();
+    let files = [
+        ("go.mod", b"module github.com/acme/net\n".as_slice()),
+        ("env", text.as_bytes()),
+    ];
+    let (registry, by) = (&machine.office.registry, by_ops());
+    let package = machine.office.package(&key, &files).await;
+    let refused = registry.publish(package, VersionOrigin::Upload, &by).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("`env` has a token"), "{refused}");
+    let package = machine.office.package(&key, &files).await;
+    let fetched = registry.publish(package, VersionOrigin::VersionControl, &by);
+    assert!(matches!(fetched.await, Ok(Published::New(_))));
+}
+
 async fn a_directory_that_git_ignores_is_one_without_git(db: &TestDb) {
     let machine = Machine::open(db).await;
     let tree = WorkingTree::new(&[(".gitignore", "build/\n")]);
@@ -328,6 +366,7 @@ async fn a_module_brings_the_directories_of_its_repository_that_it_uses(db: &Tes
 store_test!(
     a_working_tree_is_published_without_what_git_ignores,
     files_that_git_does_not_track_are_refused,
+    a_file_with_a_token_is_refused,
     a_directory_that_git_ignores_is_one_without_git,
     only_the_account_of_the_server_publishes_on_its_machine,
     a_module_brings_the_directories_of_its_repository_that_it_uses,

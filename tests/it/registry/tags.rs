@@ -39,6 +39,7 @@ story!(
     nobody_waits_for_tags_and_a_lost_mirror_loses_none,
     any_commit_publishes_if_the_administrator_allows_it,
     a_tag_whose_version_has_other_files_is_not_called_published,
+    a_tag_whose_files_have_a_token_is_refused,
     a_tag_that_stops_the_server_three_times_is_given_up,
     the_files_are_those_of_git_archive,
     a_module_brings_the_directories_that_it_uses,
@@ -713,6 +714,26 @@ async fn a_tag_whose_version_has_other_files_is_not_called_published(backend: Ba
     lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, published before with other files, which stay. Choose a new version. It has h1:e0PiG/M7SBc6, and the tag h1:hDQkJiQu/iLX.
     lockkeeper/publish: v1.0.0: Failure, Not all versions of this tag are published. Their own statuses say why.
     ");
+    site.bot.end(&[]).await;
+}
+
+async fn a_tag_whose_files_have_a_token_is_refused(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    site.turn().await;
+    let (_, token) = site.office.token(&["publish:*"]).await;
+    let text = format!("TOKEN={token}\n");
+    let commit = site.push(REPO, "main", &[("ci/env", &text)]).await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    site.turn().await;
+    assert_eq!(site.origin("module acme/vpc/aws 1.0.0").await, "not there");
+    let statuses = site.statuses(REPO, &commit);
+    assert!(
+        statuses.starts_with(
+            "lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, `ci/env` has a token of a registry"
+        ),
+        "{statuses}"
+    );
     site.bot.end(&[]).await;
 }
 

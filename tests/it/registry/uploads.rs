@@ -456,6 +456,33 @@ async fn a_request_says_what_it_sends(db: &TestDb) {
     assert_eq!(files_below(&db.dir.path().join("packages")), 1);
 }
 
+async fn a_package_with_a_token_is_refused(db: &TestDb) {
+    let desk = Desk::open(db).await;
+    let text = format!("TOKEN={}\n", desk.token);
+    let leak = ("ci/env", text.as_bytes());
+    for (key, files) in [
+        ("module acme/vpc/aws 1.0.0", MODULE),
+        ("go example.com/net v1.0.0", NET),
+    ] {
+        let files = [files, &[leak]].concat();
+        let answer = desk
+            .upload(key, archive(&key.parse().unwrap(), &files))
+            .await;
+        assert_eq!(
+            (answer.status.as_u16(), reason(&answer)),
+            (422, "bad_package".to_owned())
+        );
+        let why = detail(&answer);
+        assert!(
+            why.contains("ci/env") && why.contains("has a token of a registry"),
+            "{why}"
+        );
+        assert!(!answer.text().contains(&desk.token), "{why}");
+    }
+    assert_eq!(desk.log_size().await, 0);
+    assert_eq!(files_below(&db.dir.path().join("packages")), 1);
+}
+
 async fn names_of_go_modules_do_not_differ_in_case_alone(db: &TestDb) {
     let desk = Desk::open(db).await;
     let first = desk
@@ -618,6 +645,7 @@ store_test!(only_a_token_with_the_scope_publishes);
 store_test!(a_token_that_is_revoked_while_the_body_arrives_publishes_nothing);
 store_test!(a_token_has_half_of_the_places);
 store_test!(a_request_says_what_it_sends);
+store_test!(a_package_with_a_token_is_refused);
 store_test!(names_of_go_modules_do_not_differ_in_case_alone);
 store_test!(a_version_is_deprecated_and_taken_down_by_tokens);
 store_test!(nothing_is_kept_of_hostile_archives);

@@ -1080,6 +1080,7 @@ impl TestRegistry {
             },
             go_mod,
             committed_at: None,
+            token_in: None,
             staged,
         }
     }

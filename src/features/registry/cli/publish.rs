@@ -63,6 +63,8 @@ impl PublishArgs {
             let staging = tempfile::tempdir().context("cannot make a temporary directory")?;
             let package = CheckedPackage::of_directory(key, source, staging.path()).await;
             let mut package = package.context("nothing was published")?;
+            // Before others get it.
+            package.check_token().context("nothing was published")?;
             // The server believes no commit of others.
             package.content.commit = None;
             let answer = remote.publish(&package, terminal).await?;

@@ -1,7 +1,7 @@
 //! Rules for packages of Go modules.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read as _};
 
 use lockkeeper_registry::dirhash::hash_go_mod;
 use lockkeeper_registry::go_mod::{InvalidGoMod, parse_go_mod};
@@ -10,6 +10,7 @@ use lockkeeper_registry::names::GoPath;
 use lockkeeper_registry::records::Checksums;
 use lockkeeper_registry::versions::{GoVersion, InvalidPseudoVersion};
 
+use super::leaks::LeakReader;
 use super::{CheckedFile, PackagingError};
 
 /// Files that are not the Go module that is published.
@@ -70,13 +71,17 @@ pub(super) fn check(
         let version = version.clone();
         return Err(GoModFault::PseudoVersion { version, fault }.into());
     }
-    let mut go_mod = None;
+    let (mut go_mod, mut token_in) = (None, None);
     let zip = BufReader::new(zip);
     let contents = check_go_zip(path, version, zip, &GO_LIMITS, |name, content| {
+        let mut content = LeakReader::new(content);
         if name == "go.mod" {
             let mut bytes = Vec::new();
             content.read_to_end(&mut bytes)?;
             go_mod = Some(bytes);
+        }
+        if content.finish()? && token_in.is_none() {
+            token_in = Some(name.to_owned());
         }
         Ok(())
     })?;
@@ -90,6 +95,7 @@ pub(super) fn check(
             go_mod: hash_go_mod(&go_mod),
         },
         go_mod: Some(go_mod),
+        token_in,
     })
 }
 

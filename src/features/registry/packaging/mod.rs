@@ -9,10 +9,12 @@
 //! | `commit.rs` | reads a directory at a commit |
 //! | `reach.rs` | finds the directories that a Terraform module reaches by local sources |
 //! | `module.rs`, `go.rs` | rules for packages of each kind |
+//! | `leaks.rs` | finds tokens of registries in files |
 
 mod commit;
 mod directory;
 mod go;
+mod leaks;
 mod module;
 mod reach;
 
@@ -47,6 +49,8 @@ pub struct CheckedPackage {
     pub go_mod: Option<Vec<u8>>,
     /// Time of the commit, if the package was made from a repository that is not here.
     pub committed_at: Option<DateTime<Utc>>,
+    /// Path of the first file that has a token of a registry.
+    pub token_in: Option<String>,
     /// Bytes of the package.
     pub staged: StagedBlob,
 }
@@ -72,6 +76,12 @@ pub enum PackagingError {
     /// The directory cannot be read, or has something that no package can have.
     #[error(transparent)]
     Directory(#[from] DirectoryFault),
+    /// A file has a token of a registry.
+    #[error(
+        "`{0}` has a token of a registry (`lkr_…`), and everyone who may read the version could use it. Remove it from the \
+         files. Revoke it if others have seen it"
+    )]
+    Token(String),
     /// The store of packages failed.
     #[error(transparent)]
     Blobs(#[from] BlobError),
@@ -90,6 +100,7 @@ impl PackagingError {
             | Self::Module(_)
             | Self::GoMod(_)
             | Self::Directory(_)
+            | Self::Token(_)
             | Self::Blobs(_) => None,
         }
     }
@@ -104,15 +115,18 @@ impl PackagingError {
             | Self::Empty
             | Self::Module(_)
             | Self::GoMod(_)
-            | Self::Directory(_) => false,
+            | Self::Directory(_)
+            | Self::Token(_) => false,
         }
     }
 }
 
-/// Checksums of a package, and its `go.mod` file.
+/// Results of reading a package.
 struct CheckedFile {
     checksums: Checksums,
     go_mod: Option<Vec<u8>>,
+    /// Path of the first file that has a token of a registry.
+    token_in: Option<String>,
 }
 
 /// Returns the limits of packages of a kind.
@@ -195,8 +209,17 @@ impl CheckedPackage {
             content,
             go_mod: checked.go_mod,
             committed_at: None,
+            token_in: checked.token_in,
             staged,
         })
+    }
+
+    /// Refuses a package with a token of a registry in one of its files.
+    pub fn check_token(&self) -> Result<(), PackagingError> {
+        match &self.token_in {
+            Some(path) => Err(PackagingError::Token(path.clone())),
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use lockkeeper_registry::records::{Checksums, PackageFileName};
 use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
 
+use super::leaks::LeakReader;
 use super::reach::{MAX_DIRS, MAX_SEARCHED};
 use super::{CheckedFile, PackagingError};
 use crate::discovery::{FileTree, MissingModule, missing_modules};
@@ -66,17 +67,21 @@ pub(super) fn check(archive: File, dir: &RepoPath) -> Result<CheckedFile, Packag
     let mut files = Vec::new();
     let mut code = HashMap::new();
     let mut budget = MAX_CODE;
-    let contents = check_tf_archive(archive, &TF_LIMITS, |path, content| {
+    let mut token_in = None;
+    let contents = check_tf_archive(archive, &TF_LIMITS, |name, content| {
+        let mut content = LeakReader::new(content);
         // The check refuses paths that are too long for a repository only far beyond any real one.
-        let Ok(path) = path.parse::<RepoPath>() else {
-            return Ok(());
-        };
-        if is_code(path.as_str())
-            && let Some(text) = read_code(content, &mut budget)?
-        {
-            code.insert(path.clone(), text);
+        if let Ok(path) = name.parse::<RepoPath>() {
+            if is_code(path.as_str())
+                && let Some(text) = read_code(&mut content, &mut budget)?
+            {
+                code.insert(path.clone(), text);
+            }
+            files.push(path);
         }
-        files.push(path);
+        if content.finish()? && token_in.is_none() {
+            token_in = Some(name.to_owned());
+        }
         Ok(())
     })?;
     if contents.files == 0 {
@@ -103,6 +108,7 @@ pub(super) fn check(archive: File, dir: &RepoPath) -> Result<CheckedFile, Packag
             files: contents.hash,
         },
         go_mod: None,
+        token_in,
     })
 }
 

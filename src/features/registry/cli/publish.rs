@@ -9,7 +9,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::super::input::{read_name, read_version, shown_key};
-use super::super::packaging::{CheckedPackage, SourceDirectory};
+use super::super::packaging::{CheckedPackage, PackagingError, SourceDirectory};
 use super::super::service::{Published, Registry, RegistryError};
 use super::super::store::VersionOrigin;
 use super::super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
@@ -57,25 +57,30 @@ impl PublishArgs {
         let git = environment::for_git(&environment::read()?);
         let source = SourceDirectory::read(&dir, key.kind(), git).await;
         let source = source.context("nothing was published")?;
-        tell_contents(&source, key.kind(), terminal);
-        if let Some(remote) = remote {
+        let notes = ContentNotes::of(&source, key.kind());
+        let status = if let Some(remote) = remote {
             // A package on its way needs no database, only a file.
             let staging = tempfile::tempdir().context("cannot make a temporary directory")?;
             let package = CheckedPackage::of_directory(key, source, staging.path()).await;
-            let mut package = package.context("nothing was published")?;
+            let mut package = notes.explain(package, terminal)?;
             // Before others get it.
             package.check_token().context("nothing was published")?;
             // The server believes no commit of others.
             package.content.commit = None;
             let answer = remote.publish(&package, terminal).await?;
-            self.show_remote(&package, &answer, terminal)
+            self.show_remote(&package, &answer, terminal)?
         } else {
             let registry = self.flags.open().await?;
             let staging = registry.blobs().staging_dir();
             let package = CheckedPackage::of_directory(key, source, &staging).await;
-            let package = package.context("nothing was published")?;
-            self.publish_here(&registry, package, terminal).await
+            let package = notes.explain(package, terminal)?;
+            self.publish_here(&registry, package, terminal).await?
+        };
+        if status == ExitStatus::Success {
+            tell(&notes.left_out, terminal);
+            tell(&notes.beside, terminal);
         }
+        Ok(status)
     }
 
     fn key(&self) -> Result<VersionKey, Usage> {
@@ -187,27 +192,51 @@ impl PublishArgs {
     }
 }
 
-/// Names files that the package does not have, and directories that it has as well, so that nobody finds out only after the
-/// publication.
-fn tell_contents(source: &SourceDirectory, kind: NameKind, terminal: &mut Terminal<'_>) {
-    let mut left_out = source.left_out().to_vec();
-    if kind == NameKind::Go {
-        left_out.extend(source.left_out_by_go());
+/// Notes about files that the package does not have, and about directories that it has as well.
+struct ContentNotes {
+    left_out: Vec<String>,
+    beside: Vec<String>,
+}
+
+impl ContentNotes {
+    fn of(source: &SourceDirectory, kind: NameKind) -> Self {
+        let mut files = source.left_out().to_vec();
+        if kind == NameKind::Go {
+            files.extend(source.left_out_by_go());
+        }
+        let shown = files.iter().take(SHOWN);
+        let shown = shown.map(|file| format!("Left out {}: {}.", file.path, file.reason));
+        let more = files.len().saturating_sub(SHOWN);
+        let more = (more > 0).then(|| format!("Left out {more} more."));
+        let beside = source.beside().iter().map(|dir| {
+            let what = if dir.is_root() {
+                "the whole repository".to_owned()
+            } else {
+                format!("the directory {dir} of the repository")
+            };
+            format!("The package also has {what}, because the module uses it.")
+        });
+        Self {
+            left_out: shown.chain(more).collect(),
+            beside: beside.collect(),
+        }
     }
-    for file in left_out.iter().take(SHOWN) {
-        terminal.note(safe(&format!("Left out {}: {}.", file.path, file.reason)));
+
+    /// Returns the package. If there is none, names what was left out, because that may be the reason.
+    fn explain(
+        &self,
+        package: Result<CheckedPackage, PackagingError>,
+        terminal: &mut Terminal<'_>,
+    ) -> anyhow::Result<CheckedPackage> {
+        if package.is_err() {
+            tell(&self.left_out, terminal);
+        }
+        package.context("nothing was published")
     }
-    if left_out.len() > SHOWN {
-        let more = left_out.len() - SHOWN;
-        terminal.note(format_args!("Left out {more} more."));
-    }
-    for dir in source.beside() {
-        let what = if dir.is_root() {
-            "the whole repository".to_owned()
-        } else {
-            format!("the directory {dir} of the repository")
-        };
-        let told = format!("The package also has {what}, because the module uses it.");
-        terminal.note(safe(&told));
+}
+
+fn tell(notes: &[String], terminal: &mut Terminal<'_>) {
+    for note in notes {
+        terminal.note(safe(note));
     }
 }

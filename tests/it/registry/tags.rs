@@ -213,10 +213,14 @@ impl Site {
         lines.join("\n")
     }
 
-    /// Runs `lockkeeper registry tags` on the database of the server, without ids and times.
+    /// Runs `lockkeeper registry tags REPO` on the database of the server, without ids and times.
     fn tags(&self, repo: &str) -> String {
-        let repo = format!("github.test/{repo}");
-        let said = lockkeeper(&["registry", "tags"], &self.bot.db.url, &[&repo], &[]);
+        self.tags_of(&[&format!("github.test/{repo}")])
+    }
+
+    /// Runs `lockkeeper registry tags ARGS…` on the database of the server, without ids and times.
+    fn tags_of(&self, args: &[&str]) -> String {
+        let said = lockkeeper(&["registry", "tags"], &self.bot.db.url, args, &[]);
         assert_eq!(said.code, 0, "{}", said.err);
         let hidden =
             Regex::new(r"\([0-9a-f]{7,}\)|\d{4}-\d\d-\d\d.\d\d:\d\d(:\d\d)?(Z| UTC)?").unwrap();
@@ -714,6 +718,32 @@ async fn a_tag_whose_version_has_other_files_is_not_called_published(backend: Ba
     lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, published before with other files, which stay. Choose a new version. It has h1:e0PiG/M7SBc6, and the tag h1:hDQkJiQu/iLX.
     lockkeeper/publish: v1.0.0: Failure, Not all versions of this tag are published. Their own statuses say why.
     ");
+    site.git(REPO, &["tag", "v1.1.0", "main"]);
+    site.turn().await;
+    assert_snapshot!(site.tags_of(&[]), @"github.test/acme/terraform-aws-vpc: 1 published, 1 not fully published, 0 not on the default branch, 0 refused, 0 without a version, 0 waiting");
+    let tags = site.tags(REPO);
+    assert!(tags.contains("\nv1.0.0 … not fully published\n"), "{tags}");
+    assert!(tags.contains("\nv1.1.0 … published\n"), "{tags}");
+
+    // The forge is away.
+    for failed in [
+        "The last attempt to read them failed (",
+        "The last 2 attempts to read them failed (",
+    ] {
+        let listing = format!("GET /{REPO}.git/info/refs");
+        site.bot
+            .github
+            .fault(&listing, 1, Fault::ServiceUnavailable);
+        site.bot.db.clock.advance(LOOK);
+        site.look().await;
+        assert_eq!(site.bot.github.faults_left(), 0);
+        let tags = site.tags_of(&[]);
+        assert!(tags.contains(&format!(" 0 waiting. {failed}")), "{tags}");
+        assert!(
+            tags.ends_with("), and the next one is due on …\n"),
+            "{tags}"
+        );
+    }
     site.bot.end(&[]).await;
 }
 

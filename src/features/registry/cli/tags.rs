@@ -47,6 +47,8 @@ async fn list(
 ) -> ExitResult {
     let counts = store.registry_tag_counts().await;
     let counts = counts.context("the tags cannot be read")?;
+    let unpublished = store.registry_tags_unpublished().await;
+    let unpublished = unpublished.context("the versions of the tags cannot be read")?;
     if repos.is_empty() && !format.is_json() {
         terminal.line("No tags of repositories were read yet.")?;
     }
@@ -70,10 +72,14 @@ async fn list(
             })
         };
         let text = || {
+            let mut unpublished = unpublished.iter();
+            let unpublished = unpublished.find(|(repo, _)| *repo == known.repo);
+            let unpublished = unpublished.map_or(0, |(_, count)| *count);
             format!(
-                "{}: {} decided, {} not on the default branch, {} refused, {} without a version, {} waiting{}",
+                "{}: {} published, {unpublished} not fully published, {} not on the default branch, {} refused, \
+                 {} without a version, {} waiting{}",
                 known.repo,
-                of(TagState::Done),
+                of(TagState::Done) - unpublished,
                 of(TagState::OffBranch),
                 of(TagState::Refused),
                 of(TagState::Ignored),
@@ -103,9 +109,10 @@ async fn show(
             None => "not read yet".to_owned(),
         };
         terminal.line(safe(&format!(
-            "{}: {} tags, {looked}{}",
+            "{}: {} tag{}, {looked}{}",
             known.repo,
             tags.len(),
+            if tags.len() == 1 { "" } else { "s" },
             failure_of(known)
         )))?;
     }
@@ -147,30 +154,35 @@ async fn show(
 }
 
 fn failure_of(known: &TaggedRepo) -> String {
-    match &known.failure {
-        Some(failure) => format!(
-            ". They could not be read {} times in a row, and will be again after {}: {failure}",
-            known.failures,
-            time(known.due_at)
-        ),
-        None => String::new(),
-    }
+    let Some(failure) = &known.failure else {
+        return String::new();
+    };
+    let attempts = match known.failures {
+        1 => "The last attempt to read them".to_owned(),
+        many => format!("The last {many} attempts to read them"),
+    };
+    format!(
+        ". {attempts} failed ({failure}), and the next one is due on {}",
+        time(known.due_at)
+    )
 }
 
 /// Describes a tag. `is_published`: none of its versions has another outcome.
 fn line(tag: &ListedTag, is_published: bool) -> String {
     let state = match tag.state {
-        TagState::Waiting if tag.failures > 0 => format!(
-            "failed {} times, again after {}",
-            tag.failures,
-            time(tag.due_at)
-        ),
+        TagState::Waiting if tag.failures > 0 => {
+            let failed = match tag.failures {
+                1 => "failed once".to_owned(),
+                many => format!("failed {many} times"),
+            };
+            format!("{failed}, next attempt on {}", time(tag.due_at))
+        }
         TagState::Waiting => "waiting".to_owned(),
         TagState::OffBranch => "not published".to_owned(),
         TagState::Refused => "refused".to_owned(),
         TagState::Ignored => "names no version".to_owned(),
         TagState::Done if is_published => "published".to_owned(),
-        TagState::Done => "decided".to_owned(),
+        TagState::Done => "not fully published".to_owned(),
     };
     let reason = tag.reason.as_ref().map(|reason| format!(": {reason}"));
     let reason = reason.unwrap_or_default();

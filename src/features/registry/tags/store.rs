@@ -510,6 +510,18 @@ impl Store {
             .fetch_all(db))
     }
 
+    /// Counts the tags of each repository that are done although a version of theirs was not published: it has other files, or
+    /// was taken down.
+    pub(in crate::features::registry) async fn registry_tags_unpublished(
+        &self,
+    ) -> Result<Vec<(RepoId, i64)>> {
+        on_pool!(self, db => sqlx::query_as::<_, (RepoId, i64)>(
+            "SELECT t.repo, COUNT(*) FROM registry_tags t WHERE t.gone_at IS NULL AND t.state = 'done' \
+             AND EXISTS (SELECT 1 FROM registry_tag_versions v WHERE v.repo = t.repo AND v.tag = t.tag \
+             AND v.commit_sha = t.commit_sha AND v.outcome <> 'published') GROUP BY t.repo ORDER BY t.repo")
+            .fetch_all(db))
+    }
+
     /// Records that an attempt to publish a tag begins, so that one which ends with the server counts as a failure.
     pub async fn registry_tag_attempt(
         &self,

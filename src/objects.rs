@@ -118,6 +118,8 @@ pub enum ObjectsError {
 pub struct RemoteObjects {
     url: ObjectStoreUrl,
     store: Arc<dyn ObjectStore>,
+    /// Sentences for a failure, if no variable says who the server is.
+    advice: Option<String>,
 }
 
 impl RemoteObjects {
@@ -127,6 +129,8 @@ impl RemoteObjects {
         variables: &BTreeMap<String, String>,
     ) -> Result<Self, ObjectsError> {
         let given = settings_of(url.kind, variables)?;
+        let advice = (!given.iter().any(StoreVariable::is_identity))
+            .then(|| advice_without_credentials(url.kind, &given));
         let bucket = url.bucket.as_str();
         let opened = match url.kind {
             ObjectStoreKind::S3 => {
@@ -162,7 +166,14 @@ impl RemoteObjects {
         Ok(Self {
             url: url.clone(),
             store: Arc::new(store),
+            advice,
         })
+    }
+
+    /// Returns sentences for people whose store fails, if the server has no credentials for it: which ones it tried, and
+    /// where its own belong.
+    pub fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
     }
 
     /// Returns the store. Its keys begin at the place.
@@ -393,6 +404,36 @@ fn settings_of(
     }
 }
 
+/// Names what a store without credentials of the server uses, and the variables of the server that are missing.
+fn advice_without_credentials(kind: ObjectStoreKind, given: &[StoreVariable]) -> String {
+    let (tried, mut missing) = match kind {
+        ObjectStoreKind::S3 => (
+            "the role of this machine",
+            vec!["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
+        ),
+        ObjectStoreKind::Google => (
+            "the default credentials of this machine",
+            vec!["GOOGLE_SERVICE_ACCOUNT_KEY"],
+        ),
+        ObjectStoreKind::Azure => (
+            "the managed identity of this machine",
+            vec!["AZURE_STORAGE_ACCOUNT_KEY"],
+        ),
+    };
+    let mut settings = given.iter().map(|given| given.setting.as_str());
+    if kind == ObjectStoreKind::S3 && !settings.any(|setting| REGIONS.contains(&setting)) {
+        missing.push("AWS_REGION");
+    }
+    let missing = missing
+        .iter()
+        .map(|name| format!("{STORE_VARIABLES}{name}"));
+    let missing: Vec<String> = missing.collect();
+    format!(
+        "No variable has credentials for this store, so {tried} was tried. If there is none, set {} (docs/registry.md)",
+        missing.join(", ")
+    )
+}
+
 /// Hands settings to the builder of a store. Unknown ones are left out, unless they are only for stores of the server.
 fn configured<B, K: FromStr>(
     builder: B,
@@ -502,6 +543,40 @@ mod tests {
             settings(&[shared[0], shared[1], role[0], role[1], own]),
             ["aws_region=eu-west-1", "aws_web_identity_token_file=token"]
         );
+    }
+
+    #[test]
+    fn missing_credentials_are_named() {
+        let advice = |url: &str, given: &[(&str, &str)]| {
+            let objects = RemoteObjects::open(&url.parse().unwrap(), &variables(given)).unwrap();
+            objects.advice().map(str::to_owned)
+        };
+        let account = ("LOCKKEEPER_STORE_AZURE_STORAGE_ACCOUNT_NAME", "mods");
+        let key = ("LOCKKEEPER_STORE_AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0");
+        let role = [("AWS_REGION", "eu-west-1"), ("AWS_ROLE_ARN", "role")];
+        let token = ("AWS_WEB_IDENTITY_TOKEN_FILE", "token");
+        let set = |names: &[&str]| {
+            let names = names.iter();
+            let names = names.map(|name| format!("{STORE_VARIABLES}{name}"));
+            Some(format!("set {} (", names.collect::<Vec<_>>().join(", ")))
+        };
+        let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
+        for (url, given, missing) in [
+            ("s3://packages", vec![], set(&keys)),
+            ("s3://packages", role.to_vec(), set(&keys[..2])),
+            ("s3://packages", vec![role[0], role[1], token], None),
+            (
+                "az://packages",
+                vec![account],
+                set(&["AZURE_STORAGE_ACCOUNT_KEY"]),
+            ),
+            ("az://packages", vec![account, key], None),
+        ] {
+            let advice = advice(url, &given);
+            assert_eq!(advice.is_some(), missing.is_some(), "{advice:?}");
+            let (advice, missing) = (advice.unwrap_or_default(), missing.unwrap_or_default());
+            assert!(advice.contains(&missing), "{advice}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ use sha2::Sha256;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use super::world::{HOST, Office, Replica, archive, by_ops};
+use super::world::{HOST, Office, Replica, archive, by_ops, write_keys};
 use crate::support::db::{Backend, TestDb, store_test, tell};
 
 const GO_MOD: &[u8] = b"module example.com/net\n";
@@ -595,6 +595,43 @@ async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
     assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
 }
 
+async fn a_store_without_credentials_is_named_with_the_missing_variables(db: &TestDb) {
+    let (_store, mut variables) = FakeStore::start().await;
+    let keys = [
+        "LOCKKEEPER_STORE_AWS_ACCESS_KEY_ID",
+        "LOCKKEEPER_STORE_AWS_SECRET_ACCESS_KEY",
+    ];
+    variables.retain(|(name, _)| !keys.contains(name));
+    // Nobody answers when the server wants the role of the machine.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    variables.push(("LOCKKEEPER_STORE_AWS_METADATA_ENDPOINT", nobody));
+    let file = db.dir.path().join("keys");
+    write_keys(&file);
+    let place = PackagePlace {
+        remote: Some(objects(URL, &variables)),
+        ..PackagePlace::from(&db.dir.path().join("packages"))
+    };
+    let ring = Arc::new(keyring(&file).unwrap());
+    let opened = Registry::open(
+        db.store().clone(),
+        Some(ring),
+        HOST.parse().unwrap(),
+        &place,
+    );
+    let error = opened.await.err().unwrap().to_string();
+    for part in [
+        "the store of packages cannot be used: `s3://packages/mods`: ",
+        "the role of this machine was tried",
+        keys[0],
+        keys[1],
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(!error.contains("LOCKKEEPER_STORE_AWS_REGION"), "{error}");
+}
+
 async fn a_store_without_conditions_keeps_packages(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
     store.set(Fault::NoConditions);
@@ -671,6 +708,7 @@ store_test!(
     nobody_waits_for_a_store_that_removes_a_package,
     an_object_that_cannot_be_removed_does_not_keep_the_others,
     a_store_that_refuses_requests_gets_and_tells_no_secrets,
+    a_store_without_credentials_is_named_with_the_missing_variables,
     a_store_without_conditions_keeps_packages,
     the_store_of_another_database_is_refused,
 );

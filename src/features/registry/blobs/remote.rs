@@ -153,6 +153,8 @@ type RunningRead = Shared<BoxFuture<'static, Result<bool, RemoteFault>>>;
 pub(super) struct RemotePackages {
     store: Arc<dyn ObjectStore>,
     shown: String,
+    /// Sentences for a failure of the check, if the server has no credentials.
+    advice: Option<String>,
     id: StoreId,
     /// Set once the store has shown this identifier.
     checked: OnceCell<()>,
@@ -201,13 +203,18 @@ impl RemotePackages {
             made_dir.map_err(|source| file_error(&made, source))
         });
         prepared.await?;
+        let advice = objects.advice().map(str::to_owned);
         let id = match expected {
             Some(id) => id.clone(),
-            None => make_store_id(&*store, &shown).await?,
+            None => {
+                let made = make_store_id(&*store, &shown).await;
+                made.map_err(|error| explained(error, &shown, advice.as_deref()))?
+            }
         };
         Ok(Self {
             store,
             shown,
+            advice,
             id,
             checked: OnceCell::new(),
             failed_check: AsyncMutex::default(),
@@ -471,7 +478,8 @@ impl RemotePackages {
             return Err(fault.clone().into());
         }
         let checked = timeout(CHECK_TIME, self.check()).await;
-        match checked.unwrap_or_else(|_| Err(too_late().into())) {
+        let checked = checked.unwrap_or_else(|_| Err(too_late().into()));
+        match checked.map_err(|error| explained(error, &self.shown, self.advice.as_deref())) {
             Ok(()) => {
                 let _is_first = self.checked.set(());
                 Ok(())
@@ -705,6 +713,28 @@ impl From<RemoteFault> for WriteFault {
 impl From<BlobError> for WriteFault {
     fn from(error: BlobError) -> Self {
         Self::Failed(error.into())
+    }
+}
+
+/// Names the store in the failure of its first request, and the credentials that the server may lack.
+fn explained(error: BlobError, shown: &str, advice: Option<&str>) -> BlobError {
+    let explain = |why: String| {
+        let why = why.trim_end_matches([' ', ':', '.']);
+        let advice = advice.map(|advice| format!(". {advice}"));
+        format!("`{shown}`: {why}{}", advice.unwrap_or_default())
+    };
+    match error {
+        BlobError::Remote(RemoteFault::Away(why)) => RemoteFault::Away(explain(why)).into(),
+        BlobError::Remote(RemoteFault::Refused(why)) => RemoteFault::Refused(explain(why)).into(),
+        error @ (BlobError::Remote(
+            RemoteFault::Slow | RemoteFault::Wrong(..) | RemoteFault::Disk(_),
+        )
+        | BlobError::File { .. }
+        | BlobError::Store(_)
+        | BlobError::NoStore(_)
+        | BlobError::OtherStore(..)
+        | BlobError::TwoStores(..)
+        | BlobError::TooLarge(_)) => error,
     }
 }
 

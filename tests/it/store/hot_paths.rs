@@ -303,13 +303,13 @@ fn years() -> Vec<String> {
              'default', ''",
         ),
         rows(
-            25_000,
+            100_000,
             "jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at, finished_at)",
             "ID, 'work', '{}', 'lane' || (1000000 + n), 0, 'done', TIME, 1, TIME, TIME",
         ),
         // A long queue: waiting jobs, and a few that are running.
         rows(
-            12_500,
+            50_000,
             "jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at)",
             "'00000000-0000-7000-a000-' || (100000000000 + n), 'work', '{}', 'open' || (1000000 + n), 'share' || (n % 100), n % 15, 'queued', TIME, \
              0, TIME",

@@ -204,12 +204,11 @@ impl RemotePackages {
         });
         prepared.await?;
         let advice = objects.advice().map(str::to_owned);
-        let id = match expected {
-            Some(id) => id.clone(),
-            None => {
-                let made = make_store_id(&*store, &shown).await;
-                made.map_err(|error| explained(error, &shown, advice.as_deref()))?
-            }
+        let id = if let Some(id) = expected {
+            id.clone()
+        } else {
+            let made = make_store_id(&*store, &shown).await;
+            made.map_err(|error| explained(error, &shown, advice.as_deref()))?
         };
         Ok(Self {
             store,

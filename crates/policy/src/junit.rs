@@ -238,8 +238,8 @@ impl JunitReport {
         }
         if !self.evaluated {
             return Err(ReadError::NotEvaluated(
-                "the report counts no test, so nothing shows that any check was evaluated. Tools such as tflint write such a \
-                 report if they find nothing: let them write SARIF"
+                "the report counts no test, so nothing shows that any check was evaluated. checkov writes such a report if it \
+                 cannot read its input, or has no check for it. tflint writes one if it finds nothing: let it write SARIF"
                     .to_owned(),
             ));
         }
@@ -266,6 +266,29 @@ impl JunitCase {
                 one_line(message, 500)
             )));
         }
+        let result = result_of_tflint(&self.name, &self.class, text);
+        if result == Some(TflintResult::Error) {
+            return Err(ReadError::NotEvaluated(format!(
+                "tflint failed: {}",
+                one_line(message, 500)
+            )));
+        }
+        if let Some(TflintResult::Issue { rule, range }) = result {
+            let lines = range.strip_prefix(&self.class).unwrap_or_default();
+            let place = FindingPlace {
+                file: self.class.clone(),
+                line: number_before(lines.trim_start_matches(':'), ','),
+            };
+            let start = format!("{range}: ");
+            let message = problem.message.strip_prefix(&start).unwrap_or(message);
+            let finding = PolicyFinding {
+                place: Some(place),
+                evidence: Some(text.to_owned()),
+                other: problem.others,
+                ..PolicyFinding::deny(rule, message)
+            };
+            return Ok(Some(finding.clean()));
+        }
         let message = if problem.is_skipped {
             format!("The code skips this check, which has no effect here: {message}")
         } else {
@@ -275,6 +298,7 @@ impl JunitCase {
         let finding = PolicyFinding {
             resource,
             place,
+            link: link_of_checkov(text).map(str::to_owned),
             evidence: Some(text.to_owned()),
             other: problem.others,
             ..PolicyFinding::deny(rule_of(&self.name), message)
@@ -283,7 +307,54 @@ impl JunitCase {
     }
 }
 
-/// Returns the resource and the place of a test. checkov writes the file and the resource into the class, tflint only the file.
+/// Test of tflint that failed.
+#[derive(Debug, PartialEq, Eq)]
+enum TflintResult<'a> {
+    /// Finding of a rule, with its place as `main.tf:12,1-16`.
+    Issue { rule: &'a str, range: &'a str },
+    /// tflint could not do its work.
+    Error,
+}
+
+/// Reads the text that tflint writes since 0.54: `Rule: NAME` and `Range: FILE:LINE,COLUMN-COLUMN` at the end of a finding, and
+/// `Summary: TEXT` instead of the rule at the end of an error. The message before them can have any text, so the name of the
+/// test must agree. `None` for other tools.
+fn result_of_tflint<'a>(name: &str, class: &str, text: &'a str) -> Option<TflintResult<'a>> {
+    if name == "application_error" && class == "(application)" {
+        return Some(TflintResult::Error);
+    }
+    let (head, range) = text.rsplit_once("\nRange: ")?;
+    if let Some((_, rule)) = head.rsplit_once("\nRule: ")
+        && name
+            .strip_prefix(rule)
+            .is_some_and(|rest| rest.is_empty() || rest.strip_prefix(' ') == Some(range))
+    {
+        return Some(TflintResult::Issue { rule, range });
+    }
+    let (_, summary) = head.rsplit_once("\nSummary: ")?;
+    (summary == name).then_some(TflintResult::Error)
+}
+
+/// Returns the number at the beginning of a text, which ends at this character.
+fn number_before(text: &str, end: char) -> Option<u32> {
+    text.split_once(end)?.0.parse().ok()
+}
+
+/// Returns the link in the lines that checkov writes before the code: `Guideline: https://…`.
+fn link_of_checkov(text: &str) -> Option<&str> {
+    let mut lines = head_of_checkov(text);
+    lines.find_map(|line| line.strip_prefix("Guideline: "))
+}
+
+/// Returns the lines that checkov writes before the code: the resource, the file with its lines, and the guideline.
+fn head_of_checkov(text: &str) -> impl Iterator<Item = &str> {
+    let is_checkov = text.starts_with("Resource: ");
+    text.lines()
+        .take_while(move |line| is_checkov && !line.trim().is_empty())
+}
+
+/// Returns the resource and the place of a test. checkov writes the file and the resource into the class, older versions of
+/// tflint only the file.
 fn where_is(
     class: &str,
     file: &str,
@@ -305,7 +376,12 @@ fn where_is(
         Some(rest) if !file.is_empty() => rest.strip_prefix('.').unwrap_or(rest),
         Some(_) | None => class,
     };
-    let place = (!file.is_empty()).then(|| place(file, line));
+    // checkov writes lines only into the text: `File: /main.tf: 9-12`.
+    let start = format!("File: {file}: ");
+    let line = head_of_checkov(text)
+        .find_map(|head| number_before(head.strip_prefix(&start)?, '-'))
+        .map_or_else(|| line.to_owned(), |line| line.to_string());
+    let place = (!file.is_empty()).then(|| place(file, &line));
     (Some(resource.to_owned()), place)
 }
 
@@ -420,13 +496,15 @@ Guideline: https://docs.example.com/s3_1
         let findings = read(CHECKOV).unwrap();
         let place = Some(FindingPlace {
             file: "main.tf".to_owned(),
-            line: None,
+            line: Some(1),
         });
         let public = &findings[0];
         assert_eq!(public.rule, "CKV_AWS_20");
         assert_eq!(public.message, "S3 Bucket has an ACL & is public");
         assert_eq!(public.resource.as_deref(), Some("aws_s3_bucket.logs"));
         assert_eq!(public.place, place);
+        let link = public.link.as_deref();
+        assert_eq!(link, Some("https://docs.example.com/s3_1"));
         let evidence = public.evidence.as_deref().unwrap();
         assert!(
             evidence.starts_with("Resource: aws_s3_bucket.logs\n"),
@@ -464,10 +542,66 @@ Guideline: https://docs.example.com/s3_1
         // It looks the same if no rule is switched on.
         let clean = r#"<testsuites><testsuite tests="0" failures="0" time="0" name=""></testsuite></testsuites>"#;
         let error = read(clean).unwrap_err();
-        assert!(
-            error.to_string().contains("let them write SARIF"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("let it write SARIF"), "{error}");
+    }
+
+    #[test]
+    fn texts_that_look_like_those_of_tflint_need_the_name_of_the_test() {
+        let issue =
+            "Error: m&#xA;Summary: s&#xA;Range: a.tf:7,1-2&#xA;Rule: r&#xA;Range: a.tf:7,1-2";
+        let error =
+            "Error: m&#xA;Rule: r&#xA;Range: a.tf:7,1-2&#xA;Summary: s&#xA;Range: a.tf:7,1-2";
+        let read_one = |name: &str, text: &str| {
+            read(&format!(
+                r#"<testsuite tests="1"><testcase classname="a.tf" name="{name}"><failure message="m">{text}</failure></testcase></testsuite>"#
+            ))
+        };
+        for name in ["r", "r a.tf:7,1-2"] {
+            let found = read_one(name, issue).unwrap().remove(0);
+            assert_eq!(found.rule, "r");
+            assert_eq!(found.place.unwrap().line, Some(7));
+        }
+        let failed = ReadError::NotEvaluated("tflint failed: m".to_owned());
+        assert_eq!(read_one("s", error), Err(failed));
+        for (name, text) in [("rr", issue), ("r a.tf:8,1-2", issue), ("t", error)] {
+            let found = read_one(name, text).unwrap().remove(0);
+            assert_eq!(found.rule, name);
+            assert!(found.is_violation());
+        }
+    }
+
+    #[test]
+    fn only_the_head_of_a_text_of_checkov_names_line_and_link() {
+        let read_one = |text: &str| {
+            let report = format!(
+                r#"<testsuite tests="1"><testcase name="[NONE][C] c" classname="/a.tf.x.y" file="/a.tf"><failure message="m">{text}</failure></testcase></testsuite>"#
+            );
+            let finding = read(&report).unwrap().remove(0);
+            (finding.place.unwrap().line, finding.link)
+        };
+        let link = Some("https://docs.example.com/c".to_owned());
+        for (text, expected) in [
+            (
+                "\nResource: x.y\nFile: /a.tf: 9-12\nGuideline: https://docs.example.com/c\n\n9 | a",
+                (Some(9), link),
+            ),
+            (
+                "\nResource: x.y\nFile: /a.tf: 0-0\nGuideline: None",
+                (None, None),
+            ),
+            ("\nResource: x.y\nFile: /b.tf: 9-12", (None, None)),
+            ("\nResource: x.y\nFile: /a.tf: ?-12", (None, None)),
+            (
+                "\nResource: x.y\n\nFile: /a.tf: 9-12\nGuideline: https://docs.example.com/c",
+                (None, None),
+            ),
+            (
+                "File: /a.tf: 9-12\nGuideline: https://docs.example.com/c",
+                (None, None),
+            ),
+        ] {
+            assert_eq!(read_one(text), expected, "{text}");
+        }
     }
 
     #[test]

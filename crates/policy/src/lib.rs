@@ -19,6 +19,8 @@ pub mod facts;
 pub mod findings;
 pub mod junit;
 pub mod plain;
+#[cfg(test)]
+mod real_reports;
 pub mod sarif;
 pub mod sets;
 pub mod verdict;

@@ -4,10 +4,13 @@
 //!   takes that of its rule, and denies if there is none: what nobody rated is not harmless.
 //! - A result that is suppressed counts like any other. Comments in the code of a pull request suppress results, and its author
 //!   must not switch policies off. Waivers on a trusted branch do.
-//! - A run that says that it failed, or that has no list of results, was not evaluated.
+//! - A run that says that it failed, or that has no list of results, was not evaluated. Neither was an empty run of checkov, which
+//!   writes the same log if it cannot read its input, and then even succeeds.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -16,6 +19,8 @@ use crate::findings::{
     FindingLevel, FindingPlace, MAX_READ, PolicyFinding, ReadError, input, one_line,
 };
 
+/// Name of the second run of tflint, whose results are its own errors.
+const ERRORS_OF_TFLINT: &str = "tflint-errors";
 /// Maximum number of runs of tools in one log.
 const MAX_RUNS: usize = 20;
 /// Maximum number of invocations of a run, and of notifications of an invocation.
@@ -50,6 +55,8 @@ struct SarifTool {
 struct SarifComponent {
     name: Option<String>,
     version: Option<String>,
+    /// Key of checkov, whose name can be changed by a flag.
+    organization: Option<String>,
     rules: Option<Bounded<SarifRule, MAX_READ>>,
 }
 
@@ -144,6 +151,7 @@ struct SarifArtifact {
 #[serde(rename_all = "camelCase")]
 struct SarifRegion {
     start_line: Option<i64>,
+    snippet: Option<SarifText>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -153,17 +161,31 @@ struct SarifLogicalLocation {
     name: Option<String>,
 }
 
+impl SarifLocation {
+    /// Returns the address of the file, as the tool writes it.
+    fn uri(&self) -> Option<&str> {
+        let physical = self.physical_location.as_ref()?;
+        physical.artifact_location.as_ref()?.uri.as_deref()
+    }
+
+    /// Returns the code at the place.
+    fn snippet(&self) -> Option<&str> {
+        let region = self.physical_location.as_ref()?.region.as_ref()?;
+        region.snippet.as_ref()?.text.as_deref()
+    }
+}
+
 /// Writes what tells locations apart. The line counts only if there is no resource: it changes with every line above.
 impl Serialize for SarifLocation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let physical = self.physical_location.as_ref();
-        let file = physical.and_then(|place| place.artifact_location.as_ref()?.uri.as_deref());
+        let file = self.uri();
         let line = physical.and_then(|place| place.region.as_ref()?.start_line);
         let logical = self.logical_locations.as_ref();
         let resource = logical.and_then(|list| list.first.as_ref());
         let others = logical.and_then(|list| list.others.as_ref());
         let line = line.filter(|_| resource.is_none());
-        (file, line, resource, others).serialize(serializer)
+        (file, line, resource, others, self.snippet()).serialize(serializer)
     }
 }
 
@@ -193,6 +215,13 @@ pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
         let Some(results) = run.results else {
             return Err(ReadError::NotEvaluated(format!("{tool} wrote no results")));
         };
+        if results.0.is_empty() && is_checkov(&run.tool.driver) {
+            return Err(ReadError::NotEvaluated(
+                "checkov found nothing, and writes the same SARIF if it cannot read its input. Let it count its checks: \
+                 `checkov --output junitxml`, and `format: junit` in the policy set"
+                    .to_owned(),
+            ));
+        }
         for result in results.0 {
             if !is_current(&result)? {
                 continue;
@@ -215,7 +244,7 @@ pub fn tools(text: &str) -> Option<String> {
         let SarifComponent { name, version, .. } = run.tool.driver;
         let version = version.unwrap_or_default();
         let tool = one_line(&format!("{} {version}", name.unwrap_or_default()), 100);
-        if !tool.is_empty() && !tools.contains(&tool) {
+        if !tool.is_empty() && !tools.contains(&tool) && !tool.starts_with(ERRORS_OF_TFLINT) {
             tools.push(tool);
         }
     }
@@ -244,14 +273,18 @@ fn check_run(run: &SarifRun, tool: &str) -> Result<(), ReadError> {
             return Err(failed(tool, message));
         }
     }
-    // tflint writes its own errors as the results of a second run.
-    if tool == "tflint-errors" {
+    if tool == ERRORS_OF_TFLINT {
         let first = run.results.as_ref().and_then(|results| results.0.first());
         if let Some(result) = first {
             return Err(failed("tflint", result.message.text.as_deref()));
         }
     }
     Ok(())
+}
+
+fn is_checkov(driver: &SarifComponent) -> bool {
+    driver.name.as_deref() == Some("Checkov")
+        || driver.organization.as_deref() == Some("bridgecrew")
 }
 
 fn failed(tool: &str, message: Option<&str>) -> ReadError {
@@ -327,6 +360,16 @@ fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<PolicyFindin
         Some(list) => (list.first, list.others),
         None => (None, None),
     };
+    let mut other = None;
+    if let Some(location) = &location {
+        // checkov names no resource, so the code tells results apart.
+        if let Some(code) = location.snippet().filter(|code| !code.is_empty()) {
+            add_to_digest(&mut other, code);
+        }
+        if let Some(uri) = location.uri().filter(|uri| uri.contains('%')) {
+            add_to_digest(&mut other, uri);
+        }
+    }
     let (physical, logical) = match location {
         Some(location) => (location.physical_location, location.logical_locations),
         None => (None, None),
@@ -335,7 +378,6 @@ fn finding(result: SarifResult, rule: Option<&SarifRule>) -> Result<PolicyFindin
         Some(list) => (list.first, list.others),
         None => (None, None),
     };
-    let mut other = None;
     for digest in [&others, &more_logical].into_iter().flatten() {
         add_to_digest(&mut other, digest);
     }
@@ -447,6 +489,10 @@ fn filled(text: &str, arguments: &[String]) -> String {
 
 fn place_of(location: SarifPhysicalLocation) -> Option<FindingPlace> {
     let uri = location.artifact_location?.uri?;
+    // Some tools write the path itself, so an address that cannot be decoded is kept.
+    let uri = percent_decode_str(&uri)
+        .decode_utf8()
+        .unwrap_or(Cow::Borrowed(&uri));
     let file = uri.strip_prefix("file://").unwrap_or(&uri);
     let file = file.strip_prefix("./").unwrap_or(file);
     let line = location.region.and_then(|region| region.start_line);
@@ -532,7 +578,12 @@ mod tests {
             ..PolicyFinding::deny("CKV_AWS_20", message)
         };
         let findings = read(CHECKOV).unwrap();
-        assert_eq!(findings[0], found);
+        assert!(findings[0].other.is_some(), "the code tells results apart");
+        let shown = PolicyFinding {
+            other: None,
+            ..findings[0].clone()
+        };
+        assert_eq!(shown, found);
         assert_eq!(findings[1].level, FindingLevel::Deny);
         let evidence = findings[1].evidence.as_deref().unwrap();
         assert!(evidence.ends_with("we know"), "{evidence}");
@@ -549,7 +600,8 @@ mod tests {
                 .collect();
             json!({"version": "2.1.0", "runs": runs}).to_string()
         };
-        let two = json!([{"name": "a"}, {"name": "a"}, {"name": "b", "version": "2\n1"}, {}]);
+        let two = json!([{"name": "a"}, {"name": "a"}, {"name": "b", "version": "2\n1"}, {},
+            {"name": "tflint-errors", "version": "1"}]);
         assert_eq!(tools(&log(two)).as_deref(), Some("a, b 2 1"));
         for text in [&*log(json!([{}])), &*log(json!([])), "{}", "", "text"] {
             assert_eq!(tools(text), None, "{text}");
@@ -586,6 +638,48 @@ mod tests {
         assert_eq!(findings[0].message, "Public access is not blocked");
         assert_eq!(findings[0].evidence.as_deref(), Some(text));
         assert_eq!(findings[0].rule, "AVD-AWS-0086");
+    }
+
+    #[test]
+    fn an_empty_run_of_checkov_is_not_evaluated() {
+        for driver in [
+            json!({"name": "Checkov"}),
+            json!({"name": "Own name", "organization": "bridgecrew"}),
+        ] {
+            let read = read(&with_run(
+                &json!({"tool": {"driver": driver}, "results": []}),
+            ));
+            assert!(matches!(read, Err(ReadError::NotEvaluated(_))), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn files_are_decoded_and_stay_different() {
+        let of = |uri: &str, code: &str| {
+            let place = json!({
+                "artifactLocation": {"uri": uri},
+                "region": {"startLine": 1, "snippet": {"text": code}}
+            });
+            let locations = json!([{"physicalLocation": place}]);
+            let result = json!({"message": {"text": "m"}, "locations": locations});
+            read(&with_result(&result)).unwrap().remove(0)
+        };
+        let mut found: Vec<String> = Vec::new();
+        for (uri, code, file) in [
+            ("prod%20eu/m%C3%A4in.tf", "", "prod eu/mäin.tf"),
+            ("prod eu/mäin.tf", "", "prod eu/mäin.tf"),
+            ("prod eu/mäin.tf", "a", "prod eu/mäin.tf"),
+            ("prod eu/mäin.tf", "b", "prod eu/mäin.tf"),
+            ("100%.tf", "", "100%.tf"),
+            ("%FF.tf", "", "%FF.tf"),
+            ("file:///prod%2Feu/a.tf", "", "/prod/eu/a.tf"),
+        ] {
+            let finding = of(uri, code);
+            let identity = finding.identity();
+            assert_eq!(finding.place.unwrap().file, file);
+            assert!(!found.contains(&identity), "{uri} {code}");
+            found.push(identity);
+        }
     }
 
     #[test]

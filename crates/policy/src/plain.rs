@@ -15,10 +15,13 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the pattern is valid")
 });
 
-/// Counts of conftest and checkov that say that nothing was evaluated.
+/// Counts of conftest and checkov that say that nothing was evaluated. checkov prints only its banner about a plan that it cannot
+/// read, and succeeds.
 static NO_TESTS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?im)^\s*0 tests, 0 passed\b|^\s*passed checks: 0, failed checks: 0\b")
-        .expect("the pattern is valid")
+    Regex::new(
+        r"(?im)^\s*0 tests, 0 passed\b|^\s*passed checks: 0, failed checks: 0\b|^\s*by (prisma cloud|bridgecrew\.io) \| version: ",
+    )
+    .expect("the pattern is valid")
 });
 
 /// The same counts, if something was evaluated.
@@ -27,6 +30,12 @@ static SOME_TESTS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?im)^\s*[1-9]\d* tests?, \d+ passed\b|^\s*passed checks: ([1-9]|\d+, failed checks: [1-9])",
     )
     .expect("the pattern is valid")
+});
+
+/// Count of checkov that says that it could not read some files. It can succeed, and the other files can have counts.
+static UNREAD_FILES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?im)^\s*passed checks: \d+, failed checks: \d+,.* parsing errors: [1-9]")
+        .expect("the pattern is valid")
 });
 
 /// Sequences that colour a terminal.
@@ -39,6 +48,11 @@ pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError
     let text = visible_lines(COLOURS.replace_all(raw, "").into_owned());
     if text.trim().is_empty() {
         return Err(ReadError::Empty);
+    }
+    if UNREAD_FILES.is_match(&text) {
+        return Err(ReadError::NotEvaluated(
+            "checkov could not read some files".to_owned(),
+        ));
     }
     let message = if FAILURE.is_match(&text) {
         "The check reports a failure."
@@ -116,7 +130,17 @@ mod tests {
     fn an_output_that_counts_no_tests_is_an_error() {
         let nothing = "0 tests, 0 passed, 0 warnings, 0 failures, 0 exceptions";
         let of_checkov = "terraform_plan scan results:\n\nPassed checks: 0, Failed checks: 0, Skipped checks: 2\n";
-        for text in [nothing, of_checkov, "\u{1b}[32m0 tests, 0 passed\u{1b}[0m"] {
+        let banner = "   _  \n  / __| '_ \\ \n\nBy Prisma Cloud | version: 3.3.30 \n\n";
+        let unread = "Passed checks: 3, Failed checks: 0, Skipped checks: 0, Parsing errors: 1\n";
+        let unread_and_failed = format!("{unread}\n\tFAILED for resource: a.b\n");
+        for text in [
+            nothing,
+            of_checkov,
+            banner,
+            unread,
+            &unread_and_failed,
+            "\u{1b}[32m0 tests, 0 passed\u{1b}[0m",
+        ] {
             for succeeded in [true, false] {
                 let read = read(text, succeeded);
                 assert!(
@@ -130,6 +154,7 @@ mod tests {
             "1 test, 1 passed, 0 warnings, 0 failures, 0 exceptions",
             "12 tests, 12 passed, 0 warnings, 0 failures, 0 exceptions",
             "Passed checks: 3, Failed checks: 0, Skipped checks: 0",
+            "By Prisma Cloud | version: 3.3.30 \n\nPassed checks: 3, Failed checks: 0, Skipped checks: 0",
         ] {
             assert_eq!(read(&format!("{nothing}\n{more}\n"), true), Ok(vec![]));
         }

@@ -15,13 +15,10 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the pattern is valid")
 });
 
-/// Counts of conftest and checkov that say that nothing was evaluated. checkov prints only its banner about a plan that it cannot
-/// read, and succeeds.
+/// Counts of conftest and checkov that say that nothing was evaluated.
 static NO_TESTS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?im)^\s*0 tests, 0 passed\b|^\s*passed checks: 0, failed checks: 0\b|^\s*by (prisma cloud|bridgecrew\.io) \| version: ",
-    )
-    .expect("the pattern is valid")
+    Regex::new(r"(?im)^\s*0 tests, 0 passed\b|^\s*passed checks: 0, failed checks: 0\b")
+        .expect("the pattern is valid")
 });
 
 /// The same counts, if something was evaluated.
@@ -30,6 +27,18 @@ static SOME_TESTS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?im)^\s*[1-9]\d* tests?, \d+ passed\b|^\s*passed checks: ([1-9]|\d+, failed checks: [1-9])",
     )
     .expect("the pattern is valid")
+});
+
+/// Banner with which checkov begins. It prints nothing else about a plan that it cannot read, and succeeds.
+static BANNER_OF_CHECKOV: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?im)^\s*by (prisma cloud|bridgecrew\.io) \| version: ")
+        .expect("the pattern is valid")
+});
+
+/// Counts of checkov, if something was evaluated.
+static SOME_CHECKS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?im)^\s*passed checks: ([1-9]|\d+, failed checks: [1-9])")
+        .expect("the pattern is valid")
 });
 
 /// Count of checkov that says that it could not read some files. It can succeed, and the other files can have counts.
@@ -41,6 +50,14 @@ static UNREAD_FILES: LazyLock<Regex> = LazyLock::new(|| {
 /// Sequences that colour a terminal.
 static COLOURS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\x1b\[[0-9;:]*[A-Za-z]").expect("the pattern is valid"));
+
+/// Returns true if nothing shows that a check was evaluated. conftest writes a count for each namespace, and one that has rules
+/// is enough. Each call of checkov needs a count of its own.
+fn is_without_tests(text: &str) -> bool {
+    let mut calls_of_checkov = BANNER_OF_CHECKOV.split(text).skip(1);
+    calls_of_checkov.any(|output| !SOME_CHECKS.is_match(output))
+        || (NO_TESTS.is_match(text) && !SOME_TESTS.is_match(text))
+}
 
 /// Reads an output. A failure is one violation, with the text as its evidence, so that approvals are bound to the text.
 pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError> {
@@ -56,7 +73,7 @@ pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError
     }
     let message = if FAILURE.is_match(&text) {
         "The check reports a failure."
-    } else if NO_TESTS.is_match(&text) && !SOME_TESTS.is_match(&text) {
+    } else if is_without_tests(&text) {
         return Err(ReadError::NotEvaluated(
             "the output counts no tests, so no check was evaluated".to_owned(),
         ));
@@ -131,12 +148,17 @@ mod tests {
         let nothing = "0 tests, 0 passed, 0 warnings, 0 failures, 0 exceptions";
         let of_checkov = "terraform_plan scan results:\n\nPassed checks: 0, Failed checks: 0, Skipped checks: 2\n";
         let banner = "   _  \n  / __| '_ \\ \n\nBy Prisma Cloud | version: 3.3.30 \n\n";
+        let then_conftest = format!("{banner}1 test, 1 passed, 0 warnings, 0 failures\n");
+        let then_another =
+            format!("{banner}{banner}Passed checks: 3, Failed checks: 0, Skipped checks: 0\n");
         let unread = "Passed checks: 3, Failed checks: 0, Skipped checks: 0, Parsing errors: 1\n";
         let unread_and_failed = format!("{unread}\n\tFAILED for resource: a.b\n");
         for text in [
             nothing,
             of_checkov,
             banner,
+            &then_conftest,
+            &then_another,
             unread,
             &unread_and_failed,
             "\u{1b}[32m0 tests, 0 passed\u{1b}[0m",

@@ -352,12 +352,13 @@ pub(super) fn refusal(
         .take(MOST_SETS)
         .enumerate()
         .map(|(at, (name, decision))| {
-            let is_repeated = matches!(decision, SetDecision::NotEvaluated(_))
-                && unmet[..at].iter().any(|(_, before)| before == decision);
-            if is_repeated {
-                format!("`{name}` was not evaluated for the same reason")
-            } else {
-                reason(name, decision)
+            let mut before = unmet[..at].iter();
+            let same = before.find(|(_, known)| known == decision);
+            match (decision, same) {
+                (SetDecision::NotEvaluated(_), Some((first, _))) => {
+                    format!("`{name}` was not evaluated, for the same reason as `{first}`")
+                }
+                (_, Some(_) | None) => reason(name, decision),
             }
         })
         .collect();

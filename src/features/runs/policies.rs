@@ -19,6 +19,8 @@ pub(super) struct PolicyPanel {
     badge: Badge,
     /// True if the plan needs approvals of the set.
     is_violated: bool,
+    /// True if it needs approvals, and nobody has approved this plan.
+    is_unapproved: bool,
     /// Reason why the set was not evaluated.
     why: Option<String>,
     origin: String,
@@ -106,10 +108,13 @@ fn panel(
         VerdictOutcome::Failed => (Badge::new("bad", "violated"), None),
         VerdictOutcome::NotEvaluated(why) => (Badge::new("warn", "not evaluated"), Some(why)),
     };
+    let is_violated = verdict.outcome == VerdictOutcome::Failed;
+    let approvals = approvals_of(plan, verdict, approvals);
     PolicyPanel {
         name: shown(verdict.set.as_str()),
         badge,
-        is_violated: verdict.outcome == VerdictOutcome::Failed,
+        is_violated,
+        is_unapproved: is_violated && !approvals.iter().any(|approval| approval.plan == plan),
         why: why.map(|why| plain(why)),
         origin: shown(&verdict.origin),
         content: verdict.content.as_ref().map(ToString::to_string),
@@ -117,7 +122,7 @@ fn panel(
         findings: verdict.findings.iter().map(row).collect(),
         more: verdict.more_findings,
         notes: verdict.notes.iter().map(|note| plain(note)).collect(),
-        approvals: approvals_of(plan, verdict, approvals)
+        approvals: approvals
             .into_iter()
             .map(|approval| ApproverRow {
                 login: shown(&approval.login),
@@ -215,9 +220,8 @@ mod tests {
         }
     }
 
-    /// Returns the approvals of the second of three plans as `LOGIN PLAN`.
-    fn approvals_of_second(items: &[&str], outcome: VerdictOutcome) -> Vec<String> {
-        let verdict = Verdict {
+    fn verdict(items: &[&str], outcome: VerdictOutcome) -> Verdict {
+        Verdict {
             outcome,
             items: items.iter().map(|text| item(text)).collect(),
             ..Verdict::not_evaluated(
@@ -227,7 +231,12 @@ mod tests {
                 String::new(),
                 String::new(),
             )
-        };
+        }
+    }
+
+    /// Returns the approvals of the second of three plans as `LOGIN PLAN`.
+    fn approvals_of_second(items: &[&str], outcome: VerdictOutcome) -> Vec<String> {
+        let verdict = verdict(items, outcome);
         let all = [
             approval("alice", 1, &["a"]),
             approval("bob", 1, &["a", "b"]),
@@ -257,5 +266,21 @@ mod tests {
             ["alice 1", "bob 2", "carol 1"]
         );
         assert_eq!(of(&[], VerdictOutcome::Passed), [""; 0]);
+    }
+
+    #[test]
+    fn an_approval_of_an_earlier_plan_leaves_a_plan_unapproved() {
+        let verdict = verdict(&["a"], VerdictOutcome::Failed);
+        let of_plans = |plans: &[u8]| {
+            let approvals: Vec<_> = plans
+                .iter()
+                .map(|plan| approval("bob", *plan, &["a"]))
+                .collect();
+            let panel = panel(plan_id(2), &verdict, &approvals, at(9));
+            (panel.approvals.len(), panel.is_unapproved)
+        };
+        assert_eq!(of_plans(&[]), (0, true));
+        assert_eq!(of_plans(&[1]), (1, true));
+        assert_eq!(of_plans(&[1, 2]), (1, false));
     }
 }

@@ -71,7 +71,7 @@ async fn answer(
     .await
 }
 
-/// Answers within the time limit, and only for host names of this server.
+/// Answers within the time limit. Requests for host names of others are refused, unless the rules admit all hosts.
 async fn admit(web: &WebState, rules: AnswerRules, request: Request, next: Next) -> Response {
     if !rules.for_all_hosts
         && let Err(failure) = hosts::check(web, &request)

@@ -1,4 +1,4 @@
-//! The guard of pages and the API: who is answered, before anything else happens.
+//! The guard of pages and the API: which requests reach a handler.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;

@@ -76,8 +76,9 @@ impl PublishArgs {
             let package = notes.explain(package, terminal)?;
             self.publish_here(&registry, package, terminal).await?
         };
+        // A refusal may be due to files that were left out.
+        tell(&notes.left_out, terminal);
         if status == ExitStatus::Success {
-            tell(&notes.left_out, terminal);
             tell(&notes.beside, terminal);
         }
         Ok(status)

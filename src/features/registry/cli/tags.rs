@@ -58,6 +58,9 @@ async fn list(
             let found = counts.find(|(repo, of, _)| (repo, *of) == (&known.repo, state));
             found.map_or(0, |(_, _, count)| *count)
         };
+        let mut unpublished = unpublished.iter();
+        let unpublished = unpublished.find(|(repo, _)| *repo == known.repo);
+        let unpublished = unpublished.map_or(0, |(_, count)| *count);
         let json = || {
             let states = TagState::ALL
                 .iter()
@@ -65,6 +68,7 @@ async fn list(
             json!({
                 "repo": known.repo,
                 "tags": states.collect::<std::collections::BTreeMap<_, _>>(),
+                "not_fully_published": unpublished,
                 "looked_at": known.looked_at.map(time),
                 "next_look_at": time(known.due_at),
                 "failures": known.failures,
@@ -72,14 +76,12 @@ async fn list(
             })
         };
         let text = || {
-            let mut unpublished = unpublished.iter();
-            let unpublished = unpublished.find(|(repo, _)| *repo == known.repo);
-            let unpublished = unpublished.map_or(0, |(_, count)| *count);
             format!(
                 "{}: {} published, {unpublished} not fully published, {} not on the default branch, {} refused, \
                  {} without a version, {} waiting{}",
                 known.repo,
-                of(TagState::Done) - unpublished,
+                // The numbers are read one after the other.
+                (of(TagState::Done) - unpublished).max(0),
                 of(TagState::OffBranch),
                 of(TagState::Refused),
                 of(TagState::Ignored),

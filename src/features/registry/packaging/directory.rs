@@ -104,7 +104,7 @@ pub enum DirectoryFault {
     },
     /// git cannot say which files belong to the repository.
     #[error(
-        "cannot ask git which files of `{dir}` it ignores. To publish a directory without git, copy it out of the \
+        "cannot ask git which files of `{dir}` it tracks. To publish a directory without git, copy it out of the \
          repository"
     )]
     Git {
@@ -174,11 +174,7 @@ impl SourceDirectory {
         };
         let has_license = match &repository {
             Some(repository) if kind == NameKind::Go && top != root => {
-                let tracks = repository.tracks(LICENSE).await;
-                tracks.map_err(|source| DirectoryFault::Git {
-                    dir: root.clone(),
-                    source,
-                })?
+                repository.tracks_license(&root).await?
             }
             Some(_) | None => false,
         };
@@ -499,11 +495,21 @@ impl SourceRepository {
         names_below(&self.tree, Path::new(below)).await
     }
 
-    /// Returns true if git tracks a file at the top.
-    async fn tracks(&self, name: &str) -> Result<bool, GitError> {
-        let names = self.tree.names_below(Path::new(name)).await?;
-        let name = name.as_bytes();
-        Ok(names.all.contains(name) && !names.untracked.contains(name))
+    /// Returns true if git tracks a license at the top, and false if there is none or git ignores it. One that git does not
+    /// track is refused like other files. `dir` is the directory that is read.
+    async fn tracks_license(&self, dir: &Path) -> Result<bool, DirectoryFault> {
+        let names = self.tree.names_below(Path::new(LICENSE)).await;
+        let names = names.map_err(|source| DirectoryFault::Git {
+            dir: dir.to_owned(),
+            source,
+        })?;
+        if names.untracked.contains(LICENSE.as_bytes()) {
+            return Err(DirectoryFault::Untracked {
+                dir: self.top.clone(),
+                names: vec![LICENSE.to_owned()],
+            });
+        }
+        Ok(names.all.contains(LICENSE.as_bytes()))
     }
 }
 
@@ -675,7 +681,7 @@ impl Walk {
         Err(DirectoryFault::Untracked { dir, names })
     }
 
-    /// Returns true if every file that git knows is on the disk. A sparse working tree lacks some, and has no changes.
+    /// Returns true if every file that the repository would have is on the disk. A sparse working tree lacks some, and has no changes.
     fn has_all_files(&self) -> bool {
         let mut names = self.names.iter().flat_map(|names| &names.all);
         names.all(|name| std::fs::symlink_metadata(self.on_disk(name)).is_ok())

@@ -39,7 +39,7 @@ interop: ## Test with other versions of Terraform, a real OpenTofu, a real conft
 
 bench: ## Measure (ARGS: passed on to cargo bench)
 	@.ci/setup test
-	cargo bench --locked $(ARGS)
+	cargo bench --locked --bench lockkeeper $(ARGS)
 
 chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both --deployments 2|3")
 	@.ci/setup test

@@ -197,8 +197,17 @@ async fn files_that_git_does_not_track_are_refused(db: &TestDb) {
     let said = publish("1.0.0");
     assert_eq!(said.code, 0, "{}", said.err);
 
-    // Go leaves out vendored packages, and reads the license of the commit.
+    // Go takes the license at the top along, and leaves out vendored packages.
+    let publish = |version: &str| {
+        let name = ["--name", "example.com/net", "--version", version];
+        machine.registry(&tree, &[&["publish", "net"], &name[..]].concat())
+    };
     tree.write(&[("net/vendor/x/x.go", "package x\n"), ("LICENSE", "free\n")]);
+    let said = publish("v1.0.0");
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    let fault = "infra` has a file that git does not track: `LICENSE`. ";
+    assert!(said.err.contains(fault), "{}", said.err);
+    std::fs::remove_file(tree.path().join("LICENSE")).unwrap();
     let published = machine.publish(&tree, "net", "example.com/net", "v1.0.0");
     let files = [
         (
@@ -210,8 +219,7 @@ async fn files_that_git_does_not_track_are_refused(db: &TestDb) {
     let files = hash_files(files).unwrap().to_string();
     assert_eq!(published["files"], Value::from(files));
     tree.write(&[("net/new.go", "package net\n")]);
-    let args = ["publish", "net", "--name", "example.com/net"];
-    let said = machine.registry(&tree, &[&args[..], &["--version", "v1.0.1"]].concat());
+    let said = publish("v1.0.1");
     assert_eq!((said.code, said.out.as_str()), (1, ""));
     let fault = "net` has a file that git does not track: `new.go`. ";
     assert!(said.err.contains(fault), "{}", said.err);

@@ -130,7 +130,10 @@ fn a_version_goes_its_way_on_the_command_line() {
     ];
     let (exit, said) = machine.signing(&publish);
     assert_eq!(exit, ExitStatus::Failure);
-    assert_snapshot!(said, @"error: the name acme/vpc/aws belongs to no owner. Add its namespace with `lockkeeper registry namespaces add`");
+    assert_snapshot!(said, @"
+    error: the name acme/vpc/aws belongs to no owner. Add its namespace with `lockkeeper registry namespaces add`
+    Left out terraform.tfstate: it is a state, which can have secrets.
+    ");
     let add = ["namespaces", "add", "acme", "--owner", "net"];
     assert_snapshot!(machine.registry(&add).1, @"module acme of net (public), added by kim on …");
     assert_snapshot!(machine.registry(&["list"]).1, @"There are no published versions.");
@@ -147,7 +150,10 @@ fn a_version_goes_its_way_on_the_command_line() {
     machine.write("vpc", &[("main.tf", "# another VPC\n")]);
     let (exit, said) = machine.signing(&publish);
     assert_eq!(exit, ExitStatus::Failure);
-    assert_snapshot!(said, @"error: acme/vpc/aws@1.2.3 was published with other files: …, and the directory has …. A published version never changes: choose a new number");
+    assert_snapshot!(said, @"
+    error: acme/vpc/aws@1.2.3 was published with other files: …, and the directory has …. A published version never changes: choose a new number
+    Left out terraform.tfstate: it is a state, which can have secrets.
+    ");
     let next = [
         "publish",
         &vpc,
@@ -194,7 +200,10 @@ fn a_version_goes_its_way_on_the_command_line() {
     assert_snapshot!(machine.signing(&right).1, @"acme/vpc/aws@1.2.3: deleted, published … by kim. It was taken down (security) on …: has a key.");
     let (exit, said) = machine.signing(&publish);
     assert_eq!(exit, ExitStatus::Failure);
-    assert_snapshot!(said, @"error: acme/vpc/aws@1.2.3 cannot be used again. It was taken down (security) on …: has a key. Choose a new number");
+    assert_snapshot!(said, @"
+    error: acme/vpc/aws@1.2.3 cannot be used again. It was taken down (security) on …: has a key. Choose a new number
+    Left out terraform.tfstate: it is a state, which can have secrets.
+    ");
 
     assert_snapshot!(machine.registry(&["show", "acme/vpc/aws"]).1, @"
     acme/vpc/aws@1.2.4: added, published … by kim, …, SHA-256 ….

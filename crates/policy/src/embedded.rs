@@ -114,6 +114,11 @@ pub enum EvalError {
     /// Holds the place and the message of the parser.
     #[error("{0}. Policies are read as Rego v1, as conftest does since 0.60")]
     Policy(String),
+    /// Holds the place, and what to write instead.
+    #[error(
+        "{0}. The embedded engine does not support this, and conftest may; docs/policies.md lists the differences"
+    )]
+    Unsupported(String),
     #[error(
         "{place}: there is no function `{name}` with {arguments} arguments. The embedded engine has no functions that \
          use the network, the clock or the environment"

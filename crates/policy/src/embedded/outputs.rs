@@ -35,7 +35,7 @@ fn guard_loops_of(module: &Module) -> Result<Option<String>, EvalError> {
         found.rule(rule);
     }
     if let Some(pattern) = found.patterns.first() {
-        return Err(EvalError::Policy(format!(
+        return Err(EvalError::Unsupported(format!(
             "{}: an object cannot be a pattern here. Write `x.key == value` instead",
             place(pattern.span())
         )));
@@ -83,7 +83,7 @@ impl<'a> Rewriting<'a> {
     fn of(module: &'a Module, name: &str) -> Result<Self, EvalError> {
         let source = &module.package.span.source;
         if source.contents().contains(name) {
-            return Err(EvalError::Policy(format!(
+            return Err(EvalError::Unsupported(format!(
                 "{}: names cannot begin with `{name}`",
                 source.file()
             )));
@@ -207,7 +207,7 @@ impl<'a> Rewriting<'a> {
             // A body after a body. The evaluator takes it as `else := true`.
             let is_chained = body.assign.is_none() && self.is_token(self.first(&body.span), &["{"]);
             if is_chained && (own.is_some() || !keys.is_empty()) {
-                return Err(EvalError::Policy(format!(
+                return Err(EvalError::Unsupported(format!(
                     "{}: a rule with a value or a key cannot have several bodies. Write one rule for each body",
                     place(&body.span)
                 )));
@@ -343,7 +343,7 @@ fn is_literal(expr: &Expr) -> bool {
 }
 
 fn unreadable(span: &Span) -> EvalError {
-    EvalError::Policy(format!(
+    EvalError::Unsupported(format!(
         "{}: this form of a rule is not supported. Write `name contains value if {{ … }}` or `name[key] := value if {{ … }}`",
         place(span)
     ))

@@ -681,7 +681,8 @@ impl Walk {
         Err(DirectoryFault::Untracked { dir, names })
     }
 
-    /// Returns true if every file that the repository would have is on the disk. A sparse working tree lacks some, and has no changes.
+    /// Returns true if every file that the repository would have is on the disk. A sparse working tree lacks some, and has no
+    /// changes.
     fn has_all_files(&self) -> bool {
         let mut names = self.names.iter().flat_map(|names| &names.all);
         names.all(|name| std::fs::symlink_metadata(self.on_disk(name)).is_ok())

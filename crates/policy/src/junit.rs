@@ -5,6 +5,8 @@
 //!
 //! Some tools write only the tests that failed, so a suite without tests passes, if it says that it has some. A report that counts
 //! no test at all says nothing about its checks, and was not evaluated. One that declares more failures than it has is damaged.
+//!
+//! trivy counts dozens of tests that passed if it could not use the plan, so its report about a plan needs a test that failed.
 
 use lockkeeper_model::model::Sha256Digest;
 use quick_xml::XmlVersion;
@@ -67,6 +69,8 @@ struct JunitReport {
     case: JunitCase,
     /// True if there is a test, or a suite that says that it has some.
     evaluated: bool,
+    /// True if only a test that failed shows that something was evaluated.
+    needs_failure: bool,
     /// True after the end of the root.
     ended: bool,
     findings: Vec<PolicyFinding>,
@@ -85,6 +89,10 @@ enum JunitElement {
 /// Numbers of problems in a suite, with those of its own suites.
 #[derive(Debug, Default)]
 struct JunitSuite {
+    /// Name, which is the file in a report of trivy.
+    name: String,
+    /// True if trivy says that it is about a plan as JSON.
+    is_about_plan: bool,
     declared: u64,
     seen: u64,
 }
@@ -112,6 +120,7 @@ struct JunitProblem {
 #[derive(Debug, Default)]
 struct JunitAttributes {
     name: String,
+    value: String,
     class: String,
     file: String,
     line: String,
@@ -138,6 +147,8 @@ impl JunitReport {
                 self.evaluated |= attributes.tests.is_some_and(|tests| tests > 0);
                 let (failures, errors) = (attributes.failures, attributes.errors);
                 self.suites.push(JunitSuite {
+                    name: attributes.name,
+                    is_about_plan: false,
                     declared: failures.unwrap_or(0).saturating_add(errors.unwrap_or(0)),
                     seen: 0,
                 });
@@ -177,6 +188,14 @@ impl JunitReport {
             (_, "testsuites" | "testsuite" | "testcase" | "failure" | "error" | "skipped") => {
                 return Err(not_junit(&format!("`{name}` is at a wrong place")));
             }
+            (Some(JunitElement::Other), "property") => {
+                let attributes = JunitAttributes::of(start)?;
+                if let Some(suite) = self.suites.last_mut() {
+                    suite.is_about_plan |=
+                        attributes.name == "type" && attributes.value == "terraformplan";
+                }
+                JunitElement::Other
+            }
             (Some(_), _) => JunitElement::Other,
         };
         self.open.push(element);
@@ -188,7 +207,8 @@ impl JunitReport {
             Some(JunitElement::Suite) => self.close_suite()?,
             Some(JunitElement::Case) => {
                 let case = std::mem::take(&mut self.case);
-                if let Some(finding) = case.finding()? {
+                let suite = self.suites.last().filter(|_| self.is_of_trivy());
+                if let Some(finding) = case.finding(suite)? {
                     if self.findings.len() == MAX_READ {
                         return Err(ReadError::TooMany);
                     }
@@ -203,6 +223,7 @@ impl JunitReport {
     }
 
     fn close_suite(&mut self) -> Result<(), ReadError> {
+        let is_of_trivy = self.is_of_trivy();
         let suite = self.suites.pop().unwrap_or_default();
         if suite.declared > suite.seen {
             return Err(not_junit(&format!(
@@ -210,10 +231,16 @@ impl JunitReport {
                 suite.seen, suite.declared
             )));
         }
+        self.needs_failure |= is_of_trivy && suite.is_about_plan;
         if let Some(outer) = self.suites.last_mut() {
             outer.seen += suite.seen;
         }
         Ok(())
+    }
+
+    /// Returns true in a report that the template of trivy wrote.
+    fn is_of_trivy(&self) -> bool {
+        self.suites.first().is_some_and(|root| root.name == "trivy")
     }
 
     fn text(&mut self, text: &str) -> Result<(), ReadError> {
@@ -243,13 +270,20 @@ impl JunitReport {
                     .to_owned(),
             ));
         }
+        if self.needs_failure && self.findings.is_empty() {
+            return Err(ReadError::NotEvaluated(
+                "trivy found nothing, and counts tests that passed if it cannot use the plan, too. Let it write SARIF, with a \
+                 check that finds something in each plan (`--config-check`)"
+                    .to_owned(),
+            ));
+        }
         Ok(self.findings)
     }
 }
 
 impl JunitCase {
-    /// Returns the finding of a test that did not pass.
-    fn finding(self) -> Result<Option<PolicyFinding>, ReadError> {
+    /// Returns the finding of a test that did not pass. `of_trivy` is its suite, if trivy wrote the report.
+    fn finding(self, of_trivy: Option<&JunitSuite>) -> Result<Option<PolicyFinding>, ReadError> {
         let Some(problem) = self.problem else {
             return Ok(None);
         };
@@ -294,7 +328,20 @@ impl JunitCase {
         } else {
             message.to_owned()
         };
-        let (resource, place) = where_is(&self.class, &self.file, &self.line, text);
+        let (resource, place) = match of_trivy {
+            // trivy writes the plan as code, and its places are in that code, which nobody has.
+            Some(suite) if suite.is_about_plan => (None, None),
+            // The class is the kind of the check, and the text begins with the place: `main.tf:9:14:`.
+            Some(suite) => {
+                let lines = text.strip_prefix(&suite.name).unwrap_or_default();
+                let place = FindingPlace {
+                    file: suite.name.clone(),
+                    line: number_before(lines.trim_start_matches(':'), ':'),
+                };
+                (None, Some(place))
+            }
+            None => where_is(&self.class, &self.file, &self.line, text),
+        };
         let finding = PolicyFinding {
             resource,
             place,
@@ -417,6 +464,7 @@ impl JunitAttributes {
                 .into_owned();
             match attribute.key.as_ref() {
                 b"name" => attributes.name = value,
+                b"value" => attributes.value = value,
                 b"classname" => attributes.class = value,
                 b"file" => attributes.file = value,
                 b"line" => attributes.line = value,

@@ -9,10 +9,13 @@ use regex::Regex;
 
 use crate::findings::{PolicyFinding, ReadError, input, visible_lines};
 
-/// Signs of a failure: a number of failures other than 0, failures in JSON, or a line that begins with `FAIL`.
+/// Signs of a failure: a number of failures other than 0, also as trivy writes it (`FAILURES: 7`), failures in JSON, a line that
+/// begins with `FAIL`, or the number of secrets and other findings of trivy (`Total: 1 (UNKNOWN: 0, …`).
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?im)[1-9][\d,.']*\s+failure|"?failures"?\s*:\s*\[\s*[^\]\s]|^\s*(?-i:FAIL)"#)
-        .expect("the pattern is valid")
+    Regex::new(
+        r#"(?im)[1-9]([\d,.']*\d)?\s+failure|"?failures"?\s*:\s*([1-9]|\[\s*[^\]\s])|^\s*(?-i:FAIL)|^Total: [1-9]\d* \([A-Z]+: \d"#,
+    )
+    .expect("the pattern is valid")
 });
 
 /// Counts of conftest and checkov that say that nothing was evaluated.
@@ -47,6 +50,21 @@ static UNREAD_FILES: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the pattern is valid")
 });
 
+/// Signs that trivy could not read a file, or has recognised none: a line of its log, a summary with nothing but dashes, and
+/// its report as JSON without results. It succeeds.
+static UNREAD_BY_TRIVY: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r#"(?m)\[terraform parser\] Error parsing file|^│ Target +│ +Type +│ +Misconfigurations +│\n├.*\n│ +- +│|"ArtifactType": *"[a-z_]+"\s*\}"#,
+    )
+    .expect("the pattern is valid")
+});
+
+/// Summary of trivy about a plan, for people or as JSON. It counts no finding, too, if trivy cannot use the plan.
+static PLAN_OF_TRIVY: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?m)^│[^│\n]+│ *terraformplan *│|"Type": *"terraformplan""#)
+        .expect("the pattern is valid")
+});
+
 /// Sequences that colour a terminal.
 static COLOURS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\x1b\[[0-9;:]*[A-Za-z]").expect("the pattern is valid"));
@@ -71,11 +89,22 @@ pub fn read(text: &str, succeeded: bool) -> Result<Vec<PolicyFinding>, ReadError
             "checkov could not read some files".to_owned(),
         ));
     }
+    if UNREAD_BY_TRIVY.is_match(&text) {
+        return Err(ReadError::NotEvaluated(
+            "trivy could not read some files, or recognised none".to_owned(),
+        ));
+    }
     let message = if FAILURE.is_match(&text) {
         "The check reports a failure."
     } else if is_without_tests(&text) {
         return Err(ReadError::NotEvaluated(
             "the output counts no tests, so no check was evaluated".to_owned(),
+        ));
+    } else if PLAN_OF_TRIVY.is_match(&text) {
+        return Err(ReadError::NotEvaluated(
+            "trivy found nothing, and prints the same if it cannot use the plan. Let it write SARIF, with a check that finds \
+             something in each plan (`--config-check`)"
+                .to_owned(),
         ));
     } else if succeeded {
         return Ok(Vec::new());
@@ -118,6 +147,12 @@ mod tests {
             ("\"failures\":[\n  \"a\"]", false),
             ("FAIL - plan.json - main - Bucket is public", false),
             ("0 failures\n  FAIL", false),
+            ("Tests: 9 (SUCCESSES: 9, FAILURES: 0)", true),
+            ("Tests: 9 (SUCCESSES: 2, FAILURES: 7)", false),
+            ("\"Failures\": 7", false),
+            ("Total: 0 (UNKNOWN: 0, LOW: 0)", true),
+            ("Total: 12 (UNKNOWN: 0, LOW: 12)", false),
+            ("Total: 12 (of 12)", true),
             ("\u{1b}[31mFAIL\u{1b}[0m - a", false),
             ("FA\u{200b}IL", false),
         ] {
@@ -184,6 +219,32 @@ mod tests {
         assert_eq!(read(text, true), Ok(vec![]), "it is no count");
         let failed = read(&format!("{nothing}\nFAIL - a"), true).unwrap();
         assert_eq!(failed.len(), 1);
+    }
+
+    #[test]
+    fn a_summary_of_trivy_without_a_plan_needs_no_finding() {
+        let summary = |title: &str, kind: &str, count: &str| {
+            format!(
+                "Report Summary\n\n┌───┬───┬───┐\n│ Target │ Type │ {title} │\n├───┼───┼───┤\n│ {count} │ {kind} │ {count} │\n"
+            )
+        };
+        for (title, kind, count, passes) in [
+            ("Misconfigurations", "terraform", "0", true),
+            ("Misconfigurations", "terraformplan", "0", false),
+            ("Misconfigurations", "-", "-", false),
+            // A scan for secrets that finds none has no target either.
+            ("Secrets", "-", "-", true),
+        ] {
+            let read = read(&summary(title, kind, count), true);
+            assert_eq!(read == Ok(vec![]), passes, "{title} {kind}: {read:?}");
+            let is_refused = matches!(read, Err(ReadError::NotEvaluated(_)));
+            assert_eq!(is_refused, !passes, "{title} {kind}");
+        }
+        let unread = "ERROR\t[terraform parser] Error parsing file\tmodule=\"root\"\nTests: 9 (SUCCESSES: 8, FAILURES: 1)";
+        assert!(matches!(
+            read(unread, true),
+            Err(ReadError::NotEvaluated(_))
+        ));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::findings::{FindingLevel, PolicyFinding, ReadError};
-use crate::{junit, sarif};
+use crate::{junit, plain, sarif};
 
 macro_rules! report {
     ($name:literal) => {
@@ -170,4 +170,102 @@ fn errors_of_tflint_are_no_violations() {
     ] {
         assert_eq!(why_not_evaluated(read), expected);
     }
+}
+
+/// trivy names no resource. Its places are in code that it writes from the plan, so they only tell findings apart.
+#[test]
+fn trivy_reports_about_a_plan() {
+    let link = "https://avd.aquasec.com/misconfig/";
+    let expected = r"
+warn | ACME-0001 | - | - | The plan was read | -
+deny | AWS-0026 | - | - | EBS volumes must be encrypted | aws-0026
+deny | AWS-0026 | - | - | EBS volumes must be encrypted | aws-0026
+warn | AWS-0027 | - | - | EBS volume encryption should use Customer Managed Keys | aws-0027
+warn | AWS-0027 | - | - | EBS volume encryption should use Customer Managed Keys | aws-0027
+warn | AWS-0099 | - | - | Missing description for security group. | aws-0099
+deny | AWS-0107 | - | - | Security groups should not allow unrestricted ingress to SSH or RDP from any IP address. | aws-0107
+warn | AWS-0124 | - | - | Missing description for security group rule. | aws-0124
+";
+    let report = report!("trivy-plan.sarif");
+    let read = sarif::read(report);
+    assert_eq!(told(read.clone()).replace(link, ""), expected.trim_start());
+    let found = read.unwrap();
+    assert_ne!(found[1].identity(), found[2].identity(), "two volumes");
+    assert_eq!(sarif::tools(report).as_deref(), Some("Trivy 0.76.0"));
+    let expected = "warn | ACME-0001 | - | - | The plan was read | -\n";
+    assert_eq!(
+        told(sarif::read(report!("trivy-clean-plan.sarif"))),
+        expected
+    );
+    // JUnit has no severity, and the report was made without the check of one's own.
+    let expected = r"
+deny | AWS-0026 | - | - | EBS volumes must be encrypted | -
+deny | AWS-0026 | - | - | EBS volumes must be encrypted | -
+deny | AWS-0027 | - | - | EBS volume encryption should use Customer Managed Keys | -
+deny | AWS-0027 | - | - | EBS volume encryption should use Customer Managed Keys | -
+deny | AWS-0099 | - | - | Missing description for security group. | -
+deny | AWS-0107 | - | - | Security groups should not allow unrestricted ingress to SSH or RDP from any IP address. | -
+deny | AWS-0124 | - | - | Missing description for security group rule. | -
+";
+    let read = junit::read(report!("trivy-plan.xml"));
+    assert_eq!(told(read.clone()), expected.trim_start());
+    let found = read.unwrap();
+    assert_ne!(found[0].identity(), found[1].identity(), "two volumes");
+    let read = plain::read(report!("trivy-plan.txt"), true).unwrap();
+    assert!(read[0].is_violation(), "`FAILURES: 7` is a failure");
+}
+
+/// trivy succeeds if it cannot use the plan, and its reports are those of a plan without violations: in SARIF only a check of
+/// one's own differs, and in JUnit the number of tests that passed.
+#[test]
+fn trivy_without_a_plan_evaluates_nothing() {
+    for read in [
+        sarif::read(report!("trivy-unread-plan.sarif")),
+        junit::read(report!("trivy-unread-plan.xml")),
+        junit::read(report!("trivy-clean-plan.xml")),
+        plain::read(report!("trivy-clean-plan.txt"), true),
+        plain::read(report!("trivy-clean-plan.json"), true),
+    ] {
+        let why = why_not_evaluated(read);
+        assert!(why.starts_with("trivy found nothing"), "{why}");
+        assert!(why.contains("--config-check"), "{why}");
+    }
+    let why = why_not_evaluated(junit::read(report!("trivy-broken-plan.xml")));
+    assert!(why.contains("counts no test"), "{why}");
+    for text in [
+        report!("trivy-unread-plan.txt"),
+        report!("trivy-broken-plan.txt"),
+        report!("trivy-broken-plan.json"),
+    ] {
+        let why = why_not_evaluated(plain::read(text, true));
+        assert!(why.starts_with("trivy could not read"), "{why}");
+    }
+    let read = sarif::read(report!("trivy-clean-plan.json"));
+    assert!(matches!(read, Err(ReadError::Format { .. })), "{read:?}");
+}
+
+#[test]
+fn trivy_reports_about_code() {
+    let expected = r"
+deny | AWS-0026 | - | prod eu/main.tf:9 | EBS volumes must be encrypted | aws-0026
+deny | AWS-0026 | - | prod eu/main.tf:9 | EBS volumes must be encrypted | aws-0026
+warn | AWS-0027 | - | prod eu/main.tf:9 | EBS volume encryption should use Customer Managed Keys | aws-0027
+warn | AWS-0027 | - | prod eu/main.tf:9 | EBS volume encryption should use Customer Managed Keys | aws-0027
+warn | AWS-0099 | - | prod eu/network/main.tf:1 | Missing description for security group. | aws-0099
+deny | AWS-0107 | - | prod eu/network/main.tf:8 | Security groups should not allow unrestricted ingress to SSH or RDP from any IP address. | aws-0107
+warn | AWS-0124 | - | prod eu/network/main.tf:4 | Missing description for security group rule. | aws-0124
+";
+    let read = sarif::read(report!("trivy-directory.sarif"));
+    let link = "https://avd.aquasec.com/misconfig/";
+    assert_eq!(told(read).replace(link, ""), expected.trim_start());
+    let in_junit: Vec<String> = expected
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let start = line.replace("warn |", "deny |");
+            format!("{}| -\n", start.rsplit_once("| ").unwrap().0)
+        })
+        .collect();
+    let read = junit::read(report!("trivy-directory.xml"));
+    assert_eq!(told(read), in_junit.concat());
 }

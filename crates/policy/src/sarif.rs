@@ -4,8 +4,8 @@
 //!   takes that of its rule, and denies if there is none: what nobody rated is not harmless.
 //! - A result that is suppressed counts like any other. Comments in the code of a pull request suppress results, and its author
 //!   must not switch policies off. Waivers on a trusted branch do.
-//! - A run that says that it failed, or that has no list of results, was not evaluated. Neither was an empty run of checkov, which
-//!   writes the same log if it cannot read its input, and then even succeeds.
+//! - A run that says that it failed, or that has no list of results, was not evaluated. Neither was an empty run of checkov or
+//!   trivy, which write the same log if they cannot read their input, and then even succeed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -215,10 +215,18 @@ pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
         let Some(results) = run.results else {
             return Err(ReadError::NotEvaluated(format!("{tool} wrote no results")));
         };
+        let is_trivy = run.tool.driver.name.as_deref() == Some("Trivy");
         if results.0.is_empty() && is_checkov(&run.tool.driver) {
             return Err(ReadError::NotEvaluated(
                 "checkov found nothing, and writes the same SARIF if it cannot read its input. Let it count its checks: \
                  `checkov --output junitxml`, and `format: junit` in the policy set"
+                    .to_owned(),
+            ));
+        }
+        if results.0.is_empty() && is_trivy {
+            return Err(ReadError::NotEvaluated(
+                "trivy found nothing, and writes the same SARIF if it cannot read its input. Give it a check that finds \
+                 something in each plan (`--config-check`), with the severity LOW"
                     .to_owned(),
             ));
         }
@@ -230,7 +238,12 @@ pub fn read(text: &str) -> Result<Vec<PolicyFinding>, ReadError> {
                 return Err(ReadError::TooMany);
             }
             let rule = rules.of(&result);
-            findings.push(finding(result, rule)?);
+            let has_no_code = is_trivy && is_about_plan(&result);
+            let mut finding = finding(result, rule)?;
+            if has_no_code && let Some(place) = finding.place.take() {
+                add_to_digest(&mut finding.other, &place);
+            }
+            findings.push(finding);
         }
     }
     Ok(findings)
@@ -285,6 +298,13 @@ fn check_run(run: &SarifRun, tool: &str) -> Result<(), ReadError> {
 fn is_checkov(driver: &SarifComponent) -> bool {
     driver.name.as_deref() == Some("Checkov")
         || driver.organization.as_deref() == Some("bridgecrew")
+}
+
+/// Returns true for a result of trivy about a plan as JSON. trivy writes the plan as code, and its places are in that code, which
+/// nobody has.
+fn is_about_plan(result: &SarifResult) -> bool {
+    let text = result.message.text.as_deref().unwrap_or_default();
+    text.lines().nth(1) == Some("Type: terraformplan")
 }
 
 fn failed(tool: &str, message: Option<&str>) -> ReadError {

@@ -438,7 +438,16 @@ pub(super) async fn report_on(
     let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
     let is_private = rules.workflow(&plan.project).keeps_output_private();
     let ApprovalOutcome { mut done, refused } = outcome;
-    let is_refused = done.is_empty() && !refused.is_empty();
+    // A recorded approval is a success of the command. The status of the policy checks says that others are missing.
+    let result = match (is_met, done.is_empty(), refused.is_empty()) {
+        (_, true, false) => ProjectOutcome::Refused,
+        (true, _, _) => ProjectOutcome::PolicyPassed,
+        (false, false, _) => ProjectOutcome::PolicyPending,
+        (false, true, true) => ProjectOutcome::PolicyFailed,
+    };
+    if result == ProjectOutcome::PolicyPending {
+        done.extend(policies.as_ref().and_then(missing_approvals));
+    }
     if done.is_empty() && refused.is_empty() {
         done.push(if is_met {
             "There is nothing to approve.".to_owned()
@@ -452,11 +461,7 @@ pub(super) async fn report_on(
         .collect::<Vec<_>>()
         .join(" ");
     Ok(ProjectReport {
-        outcome: match (is_met, is_refused) {
-            (true, false) => ProjectOutcome::PolicyPassed,
-            (false, false) => ProjectOutcome::PolicyFailed,
-            (_, true) => ProjectOutcome::Refused,
-        },
+        outcome: result,
         message: Some(UserText::new(message, [])),
         next: match (is_met, awaits) {
             // Nothing has to be applied.
@@ -471,6 +476,24 @@ pub(super) async fn report_on(
         },
         ..report
     })
+}
+
+/// Returns the sentence that counts the approvals that are missing; `None` if more than approvals is missing.
+fn missing_approvals(policies: &PolicyReport) -> Option<String> {
+    if !policies.awaits_approval() {
+        return None;
+    }
+    let missing = policies.sets.iter().filter_map(|set| {
+        let SetDecision::NeedsApproval { needed, by } = &set.decision else {
+            return None;
+        };
+        let given = u32::try_from(by.len()).unwrap_or(u32::MAX);
+        let count = needed.saturating_sub(given);
+        let noun = if count == 1 { "approval" } else { "approvals" };
+        Some(format!("{count} {noun} of `{}`", set.name))
+    });
+    let missing: Vec<String> = missing.collect();
+    Some(format!("Still needed: {}.", missing.join(", ")))
 }
 
 /// Sentences about the approvals of one project.

@@ -257,6 +257,7 @@ impl Badge {
             ProjectOutcome::Cancelled => Self::new("idle", "cancelled"),
             ProjectOutcome::Skipped => Self::new("idle", "skipped"),
             ProjectOutcome::PolicyPassed => Self::new("good", "policies passed"),
+            ProjectOutcome::PolicyPending => Self::new("warn", "policies do not pass yet"),
             ProjectOutcome::PolicyFailed => Self::new("bad", "policies did not pass"),
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper::emulator::{Delivering, NewPull, NewTeam, Role};
-use lockkeeper::model::PullNumber;
+use lockkeeper::model::{CommandKind, CommandOutcome, PullNumber};
 use lockkeeper::queue::Tick;
 use serde_json::{Value, json};
 
@@ -226,8 +226,24 @@ async fn every_person_counts_once_and_the_author_not_at_all(backend: Backend) {
     bot.heard(pull);
     let author = "`alice` opened this pull request, so somebody else must approve `basics`";
     tells(&mut bot, pull, "alice", APPROVE, author).await;
-    let half = "1 violation, 1 of 2 approvals, by `bob`";
-    tells(&mut bot, pull, "bob", APPROVE, half).await;
+    bot.hear(pull, "bob", APPROVE).await;
+    let answer = bot.answer(pull);
+    for part in [
+        "workspace: `default`: policies do not pass yet\n",
+        "\n`bob` approved the violations of `basics`. Still needed: 1 approval of `basics`.\n",
+        "1 violation, 1 of 2 approvals, by `bob`",
+    ] {
+        assert!(answer.contains(part), "{part}\n{answer}");
+    }
+    // The command is a success, and the status still is none.
+    let command = bot.store().command_list(1).await.unwrap().remove(0);
+    assert_eq!(
+        (command.kind, command.outcome),
+        (CommandKind::ApprovePolicies, Some(CommandOutcome::Success))
+    );
+    let statuses = bot.statuses(pull);
+    let failure = "lockkeeper/policy_check: Failure, Policies of 1/1 projects did not pass.\n";
+    assert!(statuses.contains(failure), "{statuses}");
     let twice = "`bob` has already approved `basics`";
     tells(&mut bot, pull, "bob", APPROVE, twice).await;
     tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
@@ -279,11 +295,13 @@ async fn an_approval_can_be_withdrawn(backend: Backend) {
     let not_owner = "`alice` may not withdraw the approvals of `basics`. `bob` can withdraw them.";
     tells(&mut bot, pull, "alice", clear, not_owner).await;
     let one = format!("{clear} --policy-set network");
-    let withdrawn = "The approvals of `network` were withdrawn.";
+    let withdrawn =
+        "The approvals of `network` were withdrawn. Still needed: 1 approval of `network`.";
     tells(&mut bot, pull, "bob", &one, withdrawn).await;
     let refused = "did not pass: `network` is violated and has 0 of 1 approval. Nothing";
     tells(&mut bot, pull, "alice", APPLY, refused).await;
-    let withdrawn = "The approvals of `basics` were withdrawn.";
+    let withdrawn = "The approvals of `basics` were withdrawn. Still needed: 1 approval of `basics`, 1 approval of \
+                     `network`.";
     tells(&mut bot, pull, "bob", clear, withdrawn).await;
     let refused = "`basics` is violated and has 0 of 1 approval; `network` is violated";
     tells(&mut bot, pull, "alice", APPLY, refused).await;

@@ -154,6 +154,8 @@ text_enum! {
         Skipped = "skipped",
         /// All policies of the project passed.
         PolicyPassed = "policy_passed",
+        /// Approvals of policy violations were given or withdrawn, and the policies do not pass yet.
+        PolicyPending = "policy_pending",
         /// At least one policy failed.
         PolicyFailed = "policy_failed",
     }
@@ -171,7 +173,8 @@ impl ProjectOutcome {
             | Self::StateRemoved
             | Self::Told
             | Self::Discarded
-            | Self::PolicyPassed => true,
+            | Self::PolicyPassed
+            | Self::PolicyPending => true,
             Self::Waiting
             | Self::Locked
             | Self::Refused
@@ -214,7 +217,9 @@ mod tests {
 
     #[test]
     fn the_outcome_of_a_command_follows_from_its_projects() {
-        use ProjectOutcome::{Failed, Locked, NoChanges, Planned, Waiting};
+        use ProjectOutcome::{
+            Failed, Locked, NoChanges, Planned, PolicyFailed, PolicyPending, Refused, Waiting,
+        };
         for (projects, expected) in [
             (vec![], CommandOutcome::Success),
             (vec![Planned, NoChanges], CommandOutcome::Success),
@@ -225,6 +230,9 @@ mod tests {
             (vec![Waiting, Locked], CommandOutcome::Refused),
             (vec![Waiting, Failed], CommandOutcome::Failure),
             (vec![Planned, Waiting, Failed], CommandOutcome::Partial),
+            (vec![PolicyPending], CommandOutcome::Success),
+            (vec![PolicyPending, Refused], CommandOutcome::Partial),
+            (vec![PolicyFailed], CommandOutcome::Failure),
         ] {
             assert_eq!(
                 CommandOutcome::of(projects.clone()),

@@ -371,6 +371,7 @@ impl ProjectReport {
             | ProjectOutcome::Failed
             | ProjectOutcome::Cancelled
             | ProjectOutcome::Skipped
+            | ProjectOutcome::PolicyPending
             | ProjectOutcome::PolicyFailed => false,
         };
         has_plan && self.may_be_applied()

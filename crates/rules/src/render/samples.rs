@@ -443,6 +443,14 @@ fn approval_samples() -> Vec<(&'static str, Report)> {
             )),
         ),
         (
+            "approve_policies_pending",
+            one(told(
+                ProjectOutcome::PolicyPending,
+                "`alice` approved the violations of `databases`. Still needed: 1 approval of `databases`.",
+                vec![violated(&["alice"])],
+            )),
+        ),
+        (
             "approve_policies_refused",
             one(told(
                 ProjectOutcome::Refused,

@@ -328,7 +328,11 @@ pub fn project(
 ) -> (CommitState, String) {
     // The plan itself is a success; the status of policy checks says what they found.
     let is_planned = kind == RunKind::Plan && outcome == ProjectOutcome::PolicyFailed;
-    let state = if outcome == ProjectOutcome::Waiting {
+    let is_pending = matches!(
+        outcome,
+        ProjectOutcome::Waiting | ProjectOutcome::PolicyPending
+    );
+    let state = if is_pending {
         CommitState::Pending
     } else if outcome.is_success() || is_planned {
         CommitState::Success
@@ -359,6 +363,7 @@ pub fn project(
         ProjectOutcome::Cancelled => failed("it was cancelled"),
         ProjectOutcome::Skipped => failed("a previous project failed"),
         ProjectOutcome::PolicyPassed => "Policies passed.".to_owned(),
+        ProjectOutcome::PolicyPending => "Policies do not pass yet.".to_owned(),
         // The plan was made. The status of policy checks says whether they pass, because approvals change that later.
         ProjectOutcome::PolicyFailed if is_planned => planned(),
         ProjectOutcome::PolicyFailed => failed("policies did not pass"),

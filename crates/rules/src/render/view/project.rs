@@ -208,6 +208,7 @@ pub(super) fn phrase(outcome: ProjectOutcome) -> &'static str {
         ProjectOutcome::Cancelled => "cancelled",
         ProjectOutcome::Skipped => "skipped",
         ProjectOutcome::PolicyPassed => "policies passed",
+        ProjectOutcome::PolicyPending => "policies do not pass yet",
         ProjectOutcome::PolicyFailed => "policies did not pass",
     }
 }
@@ -223,7 +224,7 @@ pub(super) fn icon(outcome: ProjectOutcome) -> &'static str {
         | ProjectOutcome::StateRemoved
         | ProjectOutcome::PolicyPassed => "✅",
         ProjectOutcome::Discarded => "🗑️",
-        ProjectOutcome::Waiting => "⏳",
+        ProjectOutcome::Waiting | ProjectOutcome::PolicyPending => "⏳",
         ProjectOutcome::Locked => "🔒",
         ProjectOutcome::Refused => "⛔",
         ProjectOutcome::Failed | ProjectOutcome::PolicyFailed => "❌",
@@ -240,17 +241,18 @@ pub(super) fn rank(outcome: ProjectOutcome) -> u8 {
         ProjectOutcome::Cancelled => 2,
         ProjectOutcome::Refused => 3,
         ProjectOutcome::Locked => 4,
-        ProjectOutcome::Waiting => 5,
-        ProjectOutcome::Skipped => 6,
-        ProjectOutcome::Planned => 7,
-        ProjectOutcome::Applied => 8,
-        ProjectOutcome::Imported => 9,
-        ProjectOutcome::StateRemoved => 10,
-        ProjectOutcome::PolicyPassed => 11,
-        ProjectOutcome::Discarded => 12,
-        ProjectOutcome::UpToDate => 13,
-        ProjectOutcome::NoChanges => 14,
-        ProjectOutcome::Told => 15,
+        ProjectOutcome::PolicyPending => 5,
+        ProjectOutcome::Waiting => 6,
+        ProjectOutcome::Skipped => 7,
+        ProjectOutcome::Planned => 8,
+        ProjectOutcome::Applied => 9,
+        ProjectOutcome::Imported => 10,
+        ProjectOutcome::StateRemoved => 11,
+        ProjectOutcome::PolicyPassed => 12,
+        ProjectOutcome::Discarded => 13,
+        ProjectOutcome::UpToDate => 14,
+        ProjectOutcome::NoChanges => 15,
+        ProjectOutcome::Told => 16,
     }
 }
 

@@ -142,6 +142,8 @@ fn many(outcome: ProjectOutcome) -> &'static str {
         "with policies that did not pass"
     } else if outcome == ProjectOutcome::PolicyPassed {
         "with policies that passed"
+    } else if outcome == ProjectOutcome::PolicyPending {
+        "with policies that do not pass yet"
     } else {
         phrase(outcome)
     }

@@ -22,6 +22,10 @@ use lockkeeper_policy::decision::{self, PolicyApproval, SetDecision};
 use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
 use lockkeeper_policy::verdict::Verdict;
 
+use super::approvals::{
+    self, ApprovalOutcome, person, plans_of_head, quoted, refused_report, report_on, set_names,
+    teams_left_out_sentence, with_teams_left_out,
+};
 use super::hooks::{self, HookFacts};
 use super::policies::PlannedRules;
 use super::policy_checks::{self, CurrentSet};
@@ -32,10 +36,9 @@ use crate::authz;
 use crate::command::ApprovePoliciesCommand;
 use crate::config::access::Action;
 use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::NewestRuns;
 use crate::forges::ForgeError;
-use crate::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, WorkspaceName};
-use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText, approval_sentence};
+use crate::model::{PlanId, PlanRecord, PlanState, WorkspaceName};
+use crate::render::{Next, ProjectReport, UserText, approval_sentence};
 use crate::store::{PlanPolicies, PolicyApprove};
 
 pub(super) async fn run(
@@ -64,10 +67,7 @@ pub(super) async fn run(
     cx.start(vec![]).await?;
     let meant = projects::plans(cx, &command.target, PlanUse::Approve).await?;
     let all = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let of_head: Vec<&PlanRecord> = all
-        .iter()
-        .filter(|plan| plan.head == cx.pull.head)
-        .collect();
+    let of_head = plans_of_head(cx, &all);
     let rules = PlannedRules::read(cx, &of_head).await?;
     if let Some(refusal) = rules.refusal() {
         return Ok(refusal);
@@ -91,10 +91,8 @@ pub(super) async fn run(
         reports.push(approving.project(plan).await?);
     }
     cx.left_to_others()?;
-    let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let status = policy_checks::status(cx, &newest, |project| work.policies(project)).await?;
-    let reply = Reply::new(Body::Projects(reports));
-    Ok(reply.with_statuses(&cx.pull.head, status.into_iter().collect()))
+    let status = approvals::status(cx, &work).await?;
+    Ok(approvals::reply(cx, reports, status))
 }
 
 /// Runs the hooks before the command, in a checkout of a plan. Without hooks, nothing is checked out.
@@ -140,16 +138,6 @@ fn nobody_known(cx: &CommandCx<'_>) -> Reply {
     )
 }
 
-/// Returns the person behind the command: the numeric account of the forge, or the account of this server if the forge
-/// names none. A login can be taken by somebody else.
-pub(super) fn person(cx: &CommandCx<'_>, command: &ApprovePoliciesCommand) -> Option<String> {
-    match (command.person, cx.row.actor.account) {
-        (Some(number), _) => Some(format!("{} {number}", cx.pull.at.repo.host())),
-        (None, Some(account)) => Some(format!("account {account}")),
-        (None, None) => None,
-    }
-}
-
 /// Request to approve violations of some plans.
 struct ApprovalRequest<'a> {
     cx: &'a CommandCx<'a>,
@@ -189,12 +177,7 @@ enum ApprovalAnswer {
 impl ApprovalRequest<'_> {
     async fn project(&self, plan: &PlanRecord) -> Result<ProjectReport, Stop> {
         let cx = self.cx;
-        let report = ProjectReport {
-            run_url: Some(cx.ctx.settings.run_url(plan.run)),
-            tool: plan.distribution,
-            blocked: plan.blocked.clone(),
-            ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Refused)
-        };
+        let report = refused_report(cx, plan);
         if let Some(text) = stale(cx, self.command, plan).await? {
             return Ok(ProjectReport {
                 message: Some(text),
@@ -224,7 +207,7 @@ impl ApprovalRequest<'_> {
             });
         }
         let done = self.approve(plan, &sets, &found, &decisions).await?;
-        Ok(report_on(cx, self.work, plan, done, report).await?)
+        Ok(report_on(cx, self.work, plan, done).await?)
     }
 
     /// Returns the reason why nothing of this plan can be approved.
@@ -237,14 +220,11 @@ impl ApprovalRequest<'_> {
         if decisions.iter().any(|(name, _)| name == only) {
             return None;
         }
-        let names: Vec<String> = decisions
-            .iter()
-            .map(|(name, _)| format!("`{name}`"))
-            .collect();
-        let hint = if names.is_empty() {
+        let hint = if decisions.is_empty() {
             "No policy set concerns this project.".to_owned()
         } else {
-            format!("Policy sets of this project: {}.", names.join(", "))
+            let names = set_names(decisions.iter().map(|(name, _)| name));
+            format!("Policy sets of this project: {names}.")
         };
         let message = format!("no policy set `{only}` concerns this project.");
         Some(UserText::new(message, [hint]))
@@ -300,14 +280,10 @@ impl ApprovalRequest<'_> {
             .await?
         {
             PolicyApprove::Stored => {
-                let names: Vec<String> = approvals
-                    .iter()
-                    .map(|approval| format!("`{}`", approval.set))
-                    .collect();
                 outcome.done.push(format!(
                     "{} approved the violations of {}.",
                     quoted(&cx.row.actor.login),
-                    names.join(", ")
+                    set_names(approvals.iter().map(|approval| &approval.set))
                 ));
                 outcome.done.extend(teams_left_out_sentence(teams_missed));
             }
@@ -418,92 +394,6 @@ impl ApprovalRequest<'_> {
     }
 }
 
-/// Reports how the policies decide about a plan after the command.
-pub(super) async fn report_on(
-    cx: &CommandCx<'_>,
-    work: &Work,
-    plan: &PlanRecord,
-    outcome: ApprovalOutcome,
-    report: ProjectReport,
-) -> Result<ProjectReport, sqlx::Error> {
-    let found = cx.ctx.store.policy_results_of_run(plan.run).await?;
-    let found = found.unwrap_or_default();
-    let rules = work.policies(&plan.project);
-    let sets = rules
-        .sets(&plan.project, &cx.pull.labels)
-        .unwrap_or_default();
-    let found = policy_checks::with_members_now(cx, &sets, found).await;
-    let policies = policy_checks::report(&sets, &found, plan.id, policy_checks::today(cx));
-    let is_met = policies.as_ref().is_none_or(PolicyReport::is_met);
-    let awaits = policies.as_ref().is_some_and(PolicyReport::awaits_approval);
-    let is_private = rules.workflow(&plan.project).keeps_output_private();
-    let ApprovalOutcome { mut done, refused } = outcome;
-    // A recorded approval is a success of the command. The status of the policy checks says that others are missing.
-    let result = match (is_met, done.is_empty(), refused.is_empty()) {
-        (_, true, false) => ProjectOutcome::Refused,
-        (true, _, _) => ProjectOutcome::PolicyPassed,
-        (false, false, _) => ProjectOutcome::PolicyPending,
-        (false, true, true) => ProjectOutcome::PolicyFailed,
-    };
-    if result == ProjectOutcome::PolicyPending {
-        done.extend(policies.as_ref().and_then(missing_approvals));
-    }
-    if done.is_empty() && refused.is_empty() {
-        done.push(if is_met {
-            "There is nothing to approve.".to_owned()
-        } else {
-            "No approval can let this plan pass. Plan again.".to_owned()
-        });
-    }
-    let message = done
-        .into_iter()
-        .chain(refused)
-        .collect::<Vec<_>>()
-        .join(" ");
-    Ok(ProjectReport {
-        outcome: result,
-        message: Some(UserText::new(message, [])),
-        next: match (is_met, awaits) {
-            // Nothing has to be applied.
-            (true, _) if plan.state == PlanState::NoChanges => Next::Nothing,
-            (true, _) | (false, true) => Next::ByOutcome,
-            (false, false) => Next::Plan,
-        },
-        policies: if is_private {
-            policies.map(policy_checks::without_output)
-        } else {
-            policies
-        },
-        ..report
-    })
-}
-
-/// Returns the sentence that counts the approvals that are missing; `None` if more than approvals is missing.
-fn missing_approvals(policies: &PolicyReport) -> Option<String> {
-    if !policies.awaits_approval() {
-        return None;
-    }
-    let missing = policies.sets.iter().filter_map(|set| {
-        let SetDecision::NeedsApproval { needed, by } = &set.decision else {
-            return None;
-        };
-        let given = u32::try_from(by.len()).unwrap_or(u32::MAX);
-        let count = needed.saturating_sub(given);
-        let noun = if count == 1 { "approval" } else { "approvals" };
-        Some(format!("{count} {noun} of `{}`", set.name))
-    });
-    let missing: Vec<String> = missing.collect();
-    Some(format!("Still needed: {}.", missing.join(", ")))
-}
-
-/// Sentences about the approvals of one project.
-#[derive(Default)]
-pub(super) struct ApprovalOutcome {
-    pub done: Vec<String>,
-    /// Reasons why nothing was done about sets.
-    pub refused: Vec<String>,
-}
-
 /// Returns the reason why nobody can approve this plan: it is of another commit, or nobody can have looked at it.
 async fn stale(
     cx: &CommandCx<'_>,
@@ -570,25 +460,5 @@ async fn readable_since(
 fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict, teams_left_out: usize) -> String {
     let who = approval_sentence(&set.owners, Some(verdict), "it");
     let refusal = format!("{} may not approve `{}`. {who}", quoted(login), set.name);
-    let sentences = [refusal]
-        .into_iter()
-        .chain(teams_left_out_sentence(teams_left_out));
-    sentences.collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the sentence about teams whose members were not looked up; `None` if there are none.
-pub(super) fn teams_left_out_sentence(count: usize) -> Option<String> {
-    (count > 0).then(|| {
-        format!(
-            "{count} more {} of the set {} not looked up, because the maximum is {MAX_OWNER_TEAMS}. An administrator can put the \
-             owners into fewer teams, or name them as `users`.",
-            if count == 1 { "team" } else { "teams" },
-            if count == 1 { "was" } else { "were" },
-        )
-    })
-}
-
-/// Formats text of others as code.
-pub(super) fn quoted(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'"))
+    with_teams_left_out(refusal, teams_left_out)
 }

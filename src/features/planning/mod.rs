@@ -11,7 +11,8 @@
 //! | `project_run.rs`, `course.rs` | the life of one run, the same for all of them |
 //! | `projects.rs`, `projects/`, `config_file.rs` | the checkout, and which projects a command concerns |
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
-//! | `policy_checks.rs`, `approve_policies.rs`, `withdraw_approvals.rs` | what the policy sets of a project mean for its plan, and approvals of violations |
+//! | `policy_checks.rs` | what the policy sets of a project mean for its plan |
+//! | `approve_policies.rs`, `withdraw_approvals.rs`, `approvals.rs` | approvals of violations, and what giving and withdrawing them share |
 //! | `hooks.rs` | hooks before and after a command |
 //! | `unlock.rs`, `cancel.rs`, `explain.rs`, `help.rs` | the commands that run nothing |
 //! | `turn.rs` | plans for a pull request that was handed a lock it waited for |
@@ -22,6 +23,7 @@
 //! | `tally.rs` | metrics |
 
 mod apply;
+mod approvals;
 mod approve_policies;
 mod cancel;
 mod command;

@@ -12,20 +12,20 @@ use std::collections::BTreeSet;
 use lockkeeper_policy::decision::PolicyApproval;
 use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
 
-use super::approve_policies::{
-    ApprovalOutcome, person, quoted, report_on, teams_left_out_sentence,
+use super::CommandCx;
+use super::approvals::{
+    self, ApprovalOutcome, person, plans_of_head, quoted, report_on, set_names, with_teams_left_out,
 };
 use super::policies::PlannedRules;
 use super::projects::{self, Work};
 use super::stop::Stop;
-use super::{CommandCx, policy_checks};
 use crate::authz;
 use crate::command::ApprovePoliciesCommand;
 use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::{self, NewestRuns};
+use crate::features::replies::statuses;
 use crate::forges::ForgeError;
 use crate::model::{CommitStatus, PlanRecord, ProjectKey, ProjectOutcome};
-use crate::render::{Body, Next, ProjectReport, UserText, owner_sentence, status};
+use crate::render::{Next, ProjectReport, owner_sentence, status};
 use crate::store::{ProjectApproval, SetApprovals};
 
 /// Withdraws approvals. `only` is the only set that is meant; `None` for all.
@@ -174,13 +174,13 @@ impl Withdrawal<'_> {
         }
         let mut outcome = ApprovalOutcome::default();
         if !all.is_empty() {
-            let names = named(&all);
+            let names = set_names(all);
             outcome
                 .done
                 .push(format!("The approvals of {names} were withdrawn."));
         }
         if !own.is_empty() {
-            let names = named(&own);
+            let names = set_names(own.iter().copied());
             outcome.done.push(format!(
                 "{login} withdrew the approvals of {names} that {login} had given."
             ));
@@ -205,10 +205,7 @@ impl Withdrawal<'_> {
         };
         let who = owner_sentence(&set.owners, "withdraw them");
         let refusal = format!("{login} may not withdraw the approvals of `{name}`. {who}");
-        let sentences = [refusal]
-            .into_iter()
-            .chain(teams_left_out_sentence(self.teams_left_out));
-        sentences.collect::<Vec<_>>().join(" ")
+        with_teams_left_out(refusal, self.teams_left_out)
     }
 
     /// Reports on the projects that are meant, and sets the status of the policy checks.
@@ -218,10 +215,7 @@ impl Withdrawal<'_> {
         meant: BTreeSet<ProjectKey>,
     ) -> Result<Reply, Stop> {
         let cx = self.cx;
-        let of_head: Vec<&PlanRecord> = plans
-            .iter()
-            .filter(|plan| plan.head == cx.pull.head)
-            .collect();
+        let of_head = plans_of_head(cx, plans);
         let rules = PlannedRules::read(cx, &of_head).await?;
         let is_unread = rules.refusal().is_some();
         let work = Work::of_plans(cx.ctx, rules, &of_head);
@@ -230,22 +224,13 @@ impl Withdrawal<'_> {
             let outcome = self.outcome(&project);
             let plan = of_head.iter().find(|plan| plan.project == project);
             reports.push(match plan.filter(|_| !is_unread) {
-                Some(plan) => {
-                    let report = ProjectReport {
-                        run_url: Some(cx.ctx.settings.run_url(plan.run)),
-                        tool: plan.distribution,
-                        blocked: plan.blocked.clone(),
-                        ..ProjectReport::new(project, ProjectOutcome::Refused)
-                    };
-                    report_on(cx, &work, plan, outcome, report).await?
-                }
+                Some(plan) => report_on(cx, &work, plan, outcome).await?,
                 None => without_plan(project, outcome),
             });
         }
         cx.left_to_others()?;
         let status = self.status(&work, is_unread).await?;
-        let reply = Reply::new(Body::Projects(reports));
-        Ok(reply.with_statuses(&cx.pull.head, status.into_iter().collect()))
+        Ok(approvals::reply(cx, reports, status))
     }
 
     async fn status(
@@ -259,33 +244,20 @@ impl Withdrawal<'_> {
             let unread = statuses::of_policies(cx.ctx, status::policies_unread());
             return Ok(Some(unread).filter(|_| !self.given.is_empty()));
         }
-        let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-        policy_checks::status(cx, &newest, |project| work.policies(project)).await
+        approvals::status(cx, work).await
     }
 }
 
 /// Reports on a project that has no plan whose policies could be shown.
 fn without_plan(project: ProjectKey, outcome: ApprovalOutcome) -> ProjectReport {
-    let ApprovalOutcome { done, refused } = outcome;
-    let result = if done.is_empty() {
+    let result = if outcome.done.is_empty() {
         ProjectOutcome::Refused
     } else {
         ProjectOutcome::Told
     };
-    let message = done
-        .into_iter()
-        .chain(refused)
-        .collect::<Vec<_>>()
-        .join(" ");
     ProjectReport {
-        message: Some(UserText::new(message, [])),
+        message: Some(outcome.into_text()),
         next: Next::Nothing,
         ..ProjectReport::new(project, result)
     }
-}
-
-/// Lists names of sets as code.
-fn named(sets: &BTreeSet<&SetName>) -> String {
-    let names: Vec<String> = sets.iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
 }

@@ -78,6 +78,10 @@ pub(super) async fn routers(
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.settings().without_effect())
         },
+        policy_sets: {
+            let ctx = Arc::clone(ctx);
+            Arc::new(move || ctx.live.settings().repo_rules.repos.policies().sets)
+        },
     };
     let web = WebState::new(setup)
         .await

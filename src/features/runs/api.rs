@@ -11,7 +11,7 @@ use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
 use super::page::find_run;
-use super::policies::approvals_of;
+use super::policies::{approvals_of, is_approved};
 use crate::kit::web::extract::Segment;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState};
@@ -44,6 +44,8 @@ struct SetJson {
     /// Remarks about waivers that have ended or cannot be read.
     notes: Vec<String>,
     approvals: Vec<ApprovalJson>,
+    /// True if the set is violated, and enough people have approved that.
+    approved: bool,
     output: String,
 }
 
@@ -96,9 +98,14 @@ pub(super) async fn policies(
     let run = find_run(&web, &sight, &asked).await?;
     let sets = match web.store.policy_plan_of_run(run.id).await? {
         Some((plan, found)) => {
+            let (configured, approvals) = ((web.policy_sets)(), &found.approvals);
+            let today = web.clock.now().date_naive();
             let verdicts = found.verdicts.into_iter();
             verdicts
-                .map(|verdict| set(plan, verdict, &found.approvals))
+                .map(|verdict| {
+                    let approved = is_approved(plan, &verdict, approvals, &configured, today);
+                    set(plan, verdict, approvals, approved)
+                })
                 .collect()
         }
         None => Vec::new(),
@@ -109,7 +116,7 @@ pub(super) async fn policies(
     }))
 }
 
-fn set(plan: PlanId, verdict: Verdict, approvals: &[PolicyApproval]) -> SetJson {
+fn set(plan: PlanId, verdict: Verdict, approvals: &[PolicyApproval], approved: bool) -> SetJson {
     let approvals = approvals_of(plan, &verdict, approvals)
         .into_iter()
         .map(|approval| ApprovalJson {
@@ -125,6 +132,7 @@ fn set(plan: PlanId, verdict: Verdict, approvals: &[PolicyApproval]) -> SetJson 
     };
     SetJson {
         approvals,
+        approved,
         name: verdict.set.to_string(),
         outcome,
         why,
@@ -193,7 +201,7 @@ mod tests {
             ..PolicyFinding::deny("main.deny", "the bucket is public")
         }];
         let plan = PlanId::from(uuid::Uuid::nil());
-        let json = serde_json::to_string_pretty(&set(plan, verdict, &[])).unwrap();
+        let json = serde_json::to_string_pretty(&set(plan, verdict, &[], false)).unwrap();
         insta::assert_snapshot!(json, @r#"
         {
           "name": "basics",
@@ -224,6 +232,7 @@ mod tests {
           "more_findings": 0,
           "notes": [],
           "approvals": [],
+          "approved": false,
           "output": "printed"
         }
         "#);

@@ -129,7 +129,7 @@ pub(super) async fn show(
     let now = web.clock.now();
     let page = RunPage {
         policies: found
-            .map(|(plan, found)| panels(plan, &found, now))
+            .map(|(plan, found)| panels(plan, &found, &(web.policy_sets)(), now))
             .unwrap_or_default(),
         ..RunPage::new(&run, &command, output, now)
     };

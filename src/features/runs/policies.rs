@@ -1,8 +1,11 @@
 //! Results of policy sets on the page of a run, with every stored finding.
 
-use chrono::{DateTime, Utc};
-use lockkeeper_policy::decision::PolicyApproval;
+use std::slice;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use lockkeeper_policy::decision::{self, PolicyApproval, SetDecision};
 use lockkeeper_policy::findings::{FindingLevel, PolicyFinding};
+use lockkeeper_policy::sets::PolicySet;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde::Serialize;
 
@@ -17,9 +20,9 @@ use crate::store::PlanPolicies;
 pub(super) struct PolicyPanel {
     name: String,
     badge: Badge,
-    /// True if the plan needs approvals of the set.
+    /// True if the plan needs more approvals of the set.
     is_violated: bool,
-    /// True if it needs approvals, and nobody has approved this plan.
+    /// True if it needs more approvals, and nobody has approved this plan.
     is_unapproved: bool,
     /// Reason why the set was not evaluated.
     why: Option<String>,
@@ -60,13 +63,51 @@ struct ApproverRow {
     of_earlier_plan: bool,
 }
 
-/// Builds the panels of a plan, in the order of the sets.
-pub(super) fn panels(plan: PlanId, found: &PlanPolicies, now: DateTime<Utc>) -> Vec<PolicyPanel> {
+/// Builds the panels of a plan, in the order of its verdicts. `sets` are configured now.
+pub(super) fn panels(
+    plan: PlanId,
+    found: &PlanPolicies,
+    sets: &[PolicySet],
+    now: DateTime<Utc>,
+) -> Vec<PolicyPanel> {
+    let approvals = &found.approvals;
     found
         .verdicts
         .iter()
-        .map(|verdict| panel(plan, verdict, &found.approvals, now))
+        .map(|verdict| {
+            let is_approved = is_approved(plan, verdict, approvals, sets, now.date_naive());
+            panel(plan, verdict, approvals, is_approved, now)
+        })
         .collect()
+}
+
+/// Returns true if enough people have approved the violations of a set in a plan. The owners and numbers that are configured
+/// now decide, with the teams at the time of the approvals. Nothing is applied because of this: the gate of an apply also
+/// compares the definition of the set, and asks the forge about the teams.
+pub(super) fn is_approved(
+    plan: PlanId,
+    verdict: &Verdict,
+    approvals: &[PolicyApproval],
+    sets: &[PolicySet],
+    today: NaiveDate,
+) -> bool {
+    let Some(set) = sets.iter().find(|set| set.name == verdict.set) else {
+        return false;
+    };
+    let needed = set.needed(verdict.definition.clone());
+    let given: Vec<PolicyApproval> = approvals
+        .iter()
+        .filter(|approval| approval.plan <= plan)
+        .cloned()
+        .collect();
+    let decided = decision::decisions(
+        slice::from_ref(&needed),
+        slice::from_ref(verdict),
+        &given,
+        &plan,
+        today,
+    );
+    matches!(decided.as_slice(), [(_, SetDecision::Approved(_))])
 }
 
 /// Returns the approvals that concern the violations of a set in a plan, the oldest first: those of this plan, and those of
@@ -101,14 +142,16 @@ fn panel(
     plan: PlanId,
     verdict: &Verdict,
     approvals: &[PolicyApproval],
+    is_approved: bool,
     now: DateTime<Utc>,
 ) -> PolicyPanel {
     let (badge, why) = match &verdict.outcome {
         VerdictOutcome::Passed => (Badge::new("good", "passed"), None),
+        VerdictOutcome::Failed if is_approved => (Badge::new("good", "approved"), None),
         VerdictOutcome::Failed => (Badge::new("bad", "violated"), None),
         VerdictOutcome::NotEvaluated(why) => (Badge::new("warn", "not evaluated"), Some(why)),
     };
-    let is_violated = verdict.outcome == VerdictOutcome::Failed;
+    let is_violated = verdict.outcome == VerdictOutcome::Failed && !is_approved;
     let approvals = approvals_of(plan, verdict, approvals);
     PolicyPanel {
         name: shown(verdict.set.as_str()),
@@ -186,7 +229,9 @@ fn note(finding: &PolicyFinding) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use lockkeeper_policy::sets::{SetDigest, SetName};
+    use lockkeeper_policy::sets::{
+        ItemRegex, PolicyEngine, PolicyOwners, PolicySource, SetDigest, SetName, SetScope,
+    };
 
     use super::*;
     use crate::model::Sha256Digest;
@@ -268,6 +313,61 @@ mod tests {
         assert_eq!(of(&[], VerdictOutcome::Passed), [""; 0]);
     }
 
+    /// Returns a set of bob and carol, whose violations need as many approvals.
+    fn policy_set(approve_count: u32, sticky: bool) -> PolicySet {
+        PolicySet {
+            name: SetName::parse("basics").unwrap(),
+            source: PolicySource::Local("/policies".into()),
+            engine: PolicyEngine::Embedded,
+            namespaces: Vec::new(),
+            scope: SetScope::default(),
+            owners: PolicyOwners {
+                users: vec!["bob".to_owned(), "carol".to_owned()],
+                teams: Vec::new(),
+            },
+            approve_count,
+            prevent_self_approve: false,
+            sticky,
+            item_regex: ItemRegex::default(),
+            waivers: None,
+        }
+    }
+
+    #[test]
+    fn a_set_is_approved_once_enough_owners_have_approved_what_the_plan_violates() {
+        let verdict = Verdict {
+            findings: vec![PolicyFinding::deny("main.deny", "a")],
+            ..verdict(&["a"], VerdictOutcome::Failed)
+        };
+        let today = at(9).date_naive();
+        let is = |given: &[(&str, u8)], set: &PolicySet| {
+            let approvals: Vec<_> = given
+                .iter()
+                .map(|(login, plan)| approval(login, *plan, &["a"]))
+                .collect();
+            is_approved(
+                plan_id(2),
+                &verdict,
+                &approvals,
+                slice::from_ref(set),
+                today,
+            )
+        };
+        let (one, two) = (policy_set(1, false), policy_set(2, false));
+        assert!(!is(&[], &one));
+        assert!(is(&[("bob", 2)], &one));
+        assert!(!is(&[("bob", 2)], &two));
+        assert!(is(&[("bob", 2), ("carol", 2)], &two));
+        assert!(!is(&[("alice", 2)], &one), "she is no owner");
+        assert!(!is(&[("bob", 1)], &one), "the plan is another one");
+        let sticky = policy_set(1, true);
+        assert!(is(&[("bob", 1)], &sticky));
+        assert!(!is(&[("bob", 3)], &sticky), "the plan was made later");
+        let approvals = [approval("bob", 2, &["a"])];
+        let gone = is_approved(plan_id(2), &verdict, &approvals, &[], today);
+        assert!(!gone, "the set is not configured any more");
+    }
+
     #[test]
     fn an_approval_of_an_earlier_plan_leaves_a_plan_unapproved() {
         let verdict = verdict(&["a"], VerdictOutcome::Failed);
@@ -276,7 +376,7 @@ mod tests {
                 .iter()
                 .map(|plan| approval("bob", *plan, &["a"]))
                 .collect();
-            let panel = panel(plan_id(2), &verdict, &approvals, at(9));
+            let panel = panel(plan_id(2), &verdict, &approvals, false, at(9));
             (panel.approvals.len(), panel.is_unapproved)
         };
         assert_eq!(of_plans(&[]), (0, true));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use lockkeeper_policy::sets::PolicySet;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -177,6 +178,8 @@ pub struct Setup {
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     /// Accepted settings of the server that have no effect, a sentence for each.
     pub without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// Policy sets that are configured now.
+    pub policy_sets: Arc<dyn Fn() -> Vec<PolicySet> + Send + Sync>,
 }
 
 /// The dashboard and the API.
@@ -208,6 +211,7 @@ pub struct WebState {
     pub(crate) mirror_nudge: WakeUp,
     pub(crate) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(crate) without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    pub(crate) policy_sets: Arc<dyn Fn() -> Vec<PolicySet> + Send + Sync>,
     pub(crate) csrf: CsrfKey,
     pub(crate) viewers: Arc<Semaphore>,
     pub(crate) templates: Templates,
@@ -249,6 +253,7 @@ impl WebState {
             mirror_nudge: setup.mirror_nudge,
             repo_config: setup.repo_config,
             without_effect: setup.without_effect,
+            policy_sets: setup.policy_sets,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),
             templates,

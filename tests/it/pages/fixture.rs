@@ -36,6 +36,7 @@ use lockkeeper::store::{
 };
 use lockkeeper::telemetry::Metrics;
 use lockkeeper::workflow::OutputHub;
+use lockkeeper_policy::sets::PolicySet;
 use lockkeeper_policy::verdict::Verdict;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,8 @@ pub struct World {
     pub metrics: Metrics,
     pub repo_config: Option<FileState>,
     pub without_effect: Vec<String>,
+    /// Policy sets that are configured now.
+    pub policy_sets: Vec<PolicySet>,
     /// Permissions of the pages and the API (`--web-allow`).
     pub web_rules: WebRules,
     /// Content of the file of accounts that are limited to owners (`--web-accounts-file`).
@@ -238,6 +241,7 @@ impl World {
             metrics,
             repo_config,
             without_effect: Vec::new(),
+            policy_sets: Vec::new(),
             web_rules,
             web_accounts,
             trusted_proxies,
@@ -425,6 +429,10 @@ impl World {
             without_effect: {
                 let idle = self.without_effect.clone();
                 Arc::new(move || idle.clone())
+            },
+            policy_sets: {
+                let sets = self.policy_sets.clone();
+                Arc::new(move || sets.clone())
             },
         };
         router(Arc::new(WebState::new(setup).await.unwrap()))

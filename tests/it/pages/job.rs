@@ -1,7 +1,17 @@
+use std::slice;
+
 use axum::http::StatusCode;
 use insta::assert_snapshot;
-use lockkeeper::model::{Actor, CommandKind, CommandOutcome, ProjectOutcome, RunId, RunKind};
-use lockkeeper::store::NewRun;
+use lockkeeper::model::{
+    Actor, Cause, CommandKind, CommandOutcome, ProjectOutcome, RunId, RunKind,
+};
+use lockkeeper::store::{NewRun, PolicyApprove};
+use lockkeeper_policy::decision::PolicyApproval;
+use lockkeeper_policy::findings::PolicyFinding;
+use lockkeeper_policy::sets::{
+    ItemRegex, PolicyEngine, PolicyOwners, PolicySet, PolicySource, SetName, SetScope,
+};
+use lockkeeper_policy::verdict::Verdict;
 
 use super::fixture::{World, project, pull};
 use super::home::settings;
@@ -278,4 +288,78 @@ async fn the_page_of_a_hook_names_it_and_no_project() {
         text.contains("generated") && !text.contains("Workspace"),
         "{text}"
     );
+}
+
+/// The set needs two approvals. The page and the API follow each of them.
+#[tokio::test]
+async fn a_violated_set_is_shown_as_approved_after_enough_owners_have_approved_it() {
+    let mut world = World::new().await;
+    let set = PolicySet {
+        name: SetName::parse("basics").unwrap(),
+        source: PolicySource::Local("/policies".into()),
+        engine: PolicyEngine::Embedded,
+        namespaces: Vec::new(),
+        scope: SetScope::default(),
+        owners: PolicyOwners {
+            users: vec!["bob".to_owned(), "olga".to_owned()],
+            teams: Vec::new(),
+        },
+        approve_count: 2,
+        prevent_self_approve: false,
+        sticky: false,
+        item_regex: ItemRegex::default(),
+        waivers: None,
+    };
+    world.policy_sets = vec![set.clone()];
+    let run = running(&world).await;
+    let (infra, net) = (
+        pull("github.com/acme/infra", 12),
+        project("infra/net", "prod", Some("net")),
+    );
+    let lock = world.lock(&infra, &net, "alice", "planned").await;
+    let verdict = Verdict::of_findings(
+        &set,
+        set.digest(None),
+        "/policies".to_owned(),
+        None,
+        vec![PolicyFinding::deny("main.deny", "the bucket is public")],
+        String::new(),
+    );
+    let plan = world
+        .checked_plan(&lock, run, slice::from_ref(&verdict))
+        .await;
+    world.end_run(run, ProjectOutcome::PolicyFailed, None).await;
+    let browser = world.browser().await;
+    for (who, badge, is_approved) in [
+        (None, "violated", false),
+        (Some("bob"), "violated", false),
+        (Some("olga"), "approved", true),
+    ] {
+        if let Some(login) = who {
+            let approval = PolicyApproval {
+                set: set.name.clone(),
+                plan: plan.id,
+                person: login.to_owned(),
+                account: None,
+                login: login.to_owned(),
+                teams: Vec::new(),
+                is_author: false,
+                items: verdict.items.clone(),
+                definition: verdict.definition.clone(),
+                at: world.clock_now(),
+            };
+            let cause = Cause::new(Actor::commenter(login), "approved by comment");
+            let approved = world.store.policy_approve(&plan, &[approval], &cause).await;
+            assert_eq!(approved.unwrap(), PolicyApprove::Stored);
+        }
+        let text = browser.get(&format!("/jobs/{run}")).await.text();
+        assert!(text.contains(&format!("\nbasics\n{badge}\n")), "{text}");
+        let counts = text.contains("how many approvals are missing");
+        assert_eq!(counts, !is_approved, "{text}");
+        let path = format!("/api/runs/{run}/policies");
+        let json = browser.get(&path).await.body;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["sets"][0]["outcome"], "failed");
+        assert_eq!(json["sets"][0]["approved"], is_approved, "{json}");
+    }
 }

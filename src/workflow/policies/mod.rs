@@ -4,7 +4,7 @@
 //!   of the pull request.
 //! - [`conftest`] runs the program conftest and reads its report, [`engine`] runs the engine of this program, and
 //!   [`custom`] reads the reports of steps.
-//! - The steps of the stage `policy_check` are driven by `steps/policy_check.rs`.
+//! - The steps of the stage `policy_check` are driven by `steps/policy_check.rs` and its folder.
 //!
 //! Every set of the work gets a verdict. A set that cannot be evaluated, for any reason, has one that says why (P6).
 

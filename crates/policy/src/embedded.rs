@@ -7,11 +7,12 @@
 //! - A rule whose result is no set or list of texts and objects is an error. conftest ignores such results, rules with empty
 //!   messages, and rules or packages whose names differ from others only in case.
 //! - No rule at all in the packages is an error, and so is a plan that is not an object.
+//! - Expressions that are nested too deeply for the parser are an error. The tests of `nesting.rs` have them.
 //! - Rules `require_approval` exist: violations that pass with a number of approvals. Under conftest, a `violation` whose object
 //!   has the key `require_approval` is the same, in both engines.
 //!
 //! Two differences refuse less, on policies that never worked with conftest: it checks types and annotations, and finds
-//! recursion that is not reached. The corpus in `tests/fixtures/policies` has all differences; `make interop` compares.
+//! recursion that is not reached. The corpus in `tests/fixtures/policies` has all other differences; `make interop` compares.
 //!
 //! Nothing here opens a file. Time is limited by the evaluator itself, which looks at the clock between two
 //! steps; a single function can still take long, and nothing limits memory. So a server evaluates in a child process
@@ -19,6 +20,7 @@
 
 mod builtins;
 mod calls;
+mod nesting;
 mod outputs;
 
 use std::collections::BTreeMap;
@@ -114,6 +116,14 @@ pub enum EvalError {
     /// Holds the place and the message of the parser.
     #[error("{0}. Policies are read as Rego v1, as conftest does since 0.60")]
     Policy(String),
+    /// An expression that the parser could not read without using up its stack or its time.
+    #[error("{place}: {problem}. Give inner parts names of their own: `name := …`")]
+    TooDeep {
+        /// File and line of the expression.
+        place: String,
+        /// Kind of expressions that are nested too deeply, and the limit.
+        problem: String,
+    },
     /// Holds the place, and what to write instead.
     #[error(
         "{0}. The embedded engine does not support this, and conftest may; docs/policies.md lists the differences"
@@ -271,6 +281,7 @@ impl Evaluation {
             return Err(EvalError::PoliciesTooLarge);
         }
         let start = Instant::now();
+        files.iter().try_for_each(nesting::check)?;
         let mut files = files.to_vec();
         let mut engine = parsed(&files)?;
         for rewrite in [calls::resolve, outputs::guard_loops, outputs::move_values] {

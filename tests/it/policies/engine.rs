@@ -106,6 +106,15 @@ async fn a_policy_that_uses_up_memory_or_stack_has_no_answer() {
     let said = output.stderr.text();
     assert!(said.contains("memory allocation of"), "{said}");
 
+    let nested = format!(
+        "package main\n\ndeny contains \"m\" if {}1{} == 1\n",
+        "[".repeat(10_000),
+        "]".repeat(10_000)
+    );
+    let why = why_not(&answer(&nested, limits(), "{}").await);
+    assert!(why.starts_with("deny.rego:3: "), "{why}");
+    assert!(why.contains("are nested more than 20 levels deep"), "{why}");
+
     let deep = "package main\n\nf(x) := y if y := f(x + 1)\n\ndeny contains \"m\" if f(1) == 1\n";
     let output = answer(deep, limits(), "{}").await;
     if output.is_success() {

@@ -635,3 +635,52 @@ fn a_value_that_is_undefined_in_one_round_leaves_the_others() {
         assert_eq!(found, expected, "{policy}");
     }
 }
+
+/// The parser would end the process, or would need hours.
+#[test]
+fn expressions_that_are_nested_too_deeply_are_an_error() {
+    for (open, close) in [
+        ("[", "]"),
+        ("[1, ", "]"),
+        ("{", "}"),
+        ("{\"a\": ", "}"),
+        ("{\"a\": [", "]}"),
+        ("[x | x := ", "]"),
+        ("(", ")"),
+        ("count(", ")"),
+        ("input[", "]"),
+        ("- ", ""),
+        ("1\n+ ", ""),
+    ] {
+        for close in [close, ""] {
+            let (open, close) = (open.repeat(10_000), close.repeat(10_000));
+            let text = format!("package main\n\ndeny contains \"m\" if {open}1{close} == 1\n");
+            let found = on_plan(&text, PLAN);
+            let Err(EvalError::TooDeep { place, .. }) = found else {
+                panic!("{}: {found:?}", &open[..4]);
+            };
+            assert!(place.starts_with("deny.rego:"), "{place}");
+        }
+    }
+}
+
+#[test]
+fn expressions_as_deep_as_the_limits_are_evaluated() {
+    let arrays = format!("{}1{}", "[1, ".repeat(450), "]".repeat(450));
+    let first = format!("{}1{}", "[{\"a\": ".repeat(5), "}]".repeat(5));
+    let sum = format!("1{}", " + 1".repeat(450));
+    let signs = format!("count([{}])", "-1, ".repeat(2000));
+    let text = format!(
+        "package main\n\ndeny contains \"a\" if {arrays}[0] == 1\ndeny contains \"b\" if {first}[0].a[0].a\n\
+         deny contains \"c\" if {sum} == 451\ndeny contains \"d\" if {signs} == 2000\n"
+    );
+    assert_eq!(
+        found(&text),
+        [
+            "! main.deny: a",
+            "! main.deny: b",
+            "! main.deny: c",
+            "! main.deny: d",
+        ]
+    );
+}

@@ -219,11 +219,7 @@ fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
         let path = entry.path();
         if entry.file_type().unwrap().is_dir() {
             found.extend(files_with(&path, text));
-        } else if std::fs::read(&path)
-            .unwrap()
-            .windows(text.len())
-            .any(|window| window == text.as_bytes())
-        {
+        } else if memchr::memmem::find(&std::fs::read(&path).unwrap(), text.as_bytes()).is_some() {
             found.push(path);
         }
     }

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use futures::{StreamExt as _, stream};
+use memchr::memmem;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
@@ -158,14 +159,14 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
             .unwrap_or_default()
             .into_response();
     }
-    if body.windows(15).any(|window| window == b"command=ls-refs") {
+    if memmem::find(&body, b"command=ls-refs").is_some() {
         site.log
             .lock()
             .unwrap()
             .asked_for_refs
             .push(String::from_utf8_lossy(&body).into_owned());
     }
-    let is_pack = body.windows(13).any(|window| window == b"command=fetch");
+    let is_pack = memmem::find(&body, b"command=fetch").is_some();
     let response = from_cgi(&run(&variables, body).await);
     match stall_after.filter(|_| is_pack) {
         Some(bytes) => stall(response, bytes, site.stalled).await,
@@ -239,10 +240,7 @@ async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
 }
 
 fn from_cgi(output: &[u8]) -> Response {
-    let end = output
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .expect("headers of a CGI answer");
+    let end = memmem::find(output, b"\r\n\r\n").expect("headers of a CGI answer");
     let (mut status, mut headers) = (StatusCode::OK, HeaderMap::new());
     for line in std::str::from_utf8(&output[..end]).unwrap().split("\r\n") {
         let (name, value) = line.split_once(": ").unwrap();

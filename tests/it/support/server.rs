@@ -754,7 +754,7 @@ fn assert_clean(place: &str, content: &[u8]) {
 }
 
 fn contains(content: &[u8], part: &[u8]) -> bool {
-    content.windows(part.len()).any(|window| window == part)
+    memchr::memmem::find(content, part).is_some()
 }
 
 fn files_below(dir: &Path) -> Vec<PathBuf> {

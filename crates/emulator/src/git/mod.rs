@@ -9,6 +9,7 @@ mod read;
 mod serve;
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -124,9 +125,29 @@ impl EmulatedGit {
         name: &str,
         to: &CommitSha,
     ) -> Result<(), EmulatedGitError> {
+        if name.starts_with("refs/pull/") && !self.has_packed_refs().await? {
+            return self.write_pull_ref(name, to).await;
+        }
         self.run(&["update-ref", name, to.as_str()], &[])
             .await
             .map(drop)
+    }
+
+    /// Sets a ref of a pull request, which no client can change, without a process.
+    async fn write_pull_ref(&self, name: &str, to: &CommitSha) -> Result<(), EmulatedGitError> {
+        let file = self.directory.join(name);
+        if let Some(folder) = file.parent() {
+            tokio::fs::create_dir_all(folder).await?;
+        }
+        // Readers see the old commit or the new one.
+        let new = file.with_extension("lock");
+        tokio::fs::write(&new, format!("{to}\n")).await?;
+        Ok(tokio::fs::rename(new, file).await?)
+    }
+
+    /// Returns true if refs may be in the common file. Nothing here packs them; a repository that was copied may have it.
+    async fn has_packed_refs(&self) -> io::Result<bool> {
+        tokio::fs::try_exists(self.directory.join("packed-refs")).await
     }
 
     /// Removes a ref. The ref need not exist.

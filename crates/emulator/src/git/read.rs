@@ -1,6 +1,8 @@
 //! Reads commits, branches and files of a repository.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 use crate::model::{BranchName, CommitSha};
 
@@ -66,6 +68,17 @@ impl EmulatedGit {
     pub(crate) async fn branches(
         &self,
     ) -> Result<BTreeMap<BranchName, CommitSha>, EmulatedGitError> {
+        if self.has_packed_refs().await? {
+            return self.listed_branches().await;
+        }
+        let heads = self.directory().join("refs/heads");
+        tokio::task::spawn_blocking(move || loose_branches(&heads))
+            .await
+            .expect("reading files does not panic")
+            .map_err(EmulatedGitError::from)
+    }
+
+    async fn listed_branches(&self) -> Result<BTreeMap<BranchName, CommitSha>, EmulatedGitError> {
         let out = self
             .run(
                 &[
@@ -185,6 +198,35 @@ impl EmulatedGit {
             files: touched(files),
         })
     }
+}
+
+/// Reads the tips of branches from their own files, which are all of them in a repository without packed refs. A process of
+/// git before and after each push takes longer than the rest of the push.
+fn loose_branches(heads: &Path) -> io::Result<BTreeMap<BranchName, CommitSha>> {
+    let mut branches = BTreeMap::new();
+    let mut folders = vec![heads.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(heads).ok().and_then(Path::to_str);
+            let name = name.and_then(|name| BranchName::new(name).ok());
+            let text = match std::fs::read_to_string(&path) {
+                Ok(text) => text,
+                // Deleted since the folder was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if let (Some(name), Ok(tip)) = (name, CommitSha::new(text.trim_end())) {
+                branches.insert(name, tip);
+            }
+        }
+    }
+    Ok(branches)
 }
 
 /// Parses an empty line, followed by status and path of each file, with a NUL after each.

@@ -27,7 +27,12 @@ pub(super) fn check(file: &RegoFile) -> Result<(), EvalError> {
     let mut lexer = Lexer::new(&source);
     lexer.set_max_col(LENGTHS.max_col);
     let (mut nesting, mut line) = (Nesting::default(), 1);
+    let too_deep = |line: u32, problem: String| EvalError::TooDeep {
+        place: format!("{path}:{line}"),
+        problem,
+    };
     loop {
+        check_depth(leading_sets(text, nesting.end)).map_err(|problem| too_deep(line, problem))?;
         // The parser describes a token that cannot be read. It also goes into brackets that nobody closes.
         let token = lexer.next_token().ok();
         let token = token.filter(|Token(kind, _)| *kind != TokenKind::Eof);
@@ -38,14 +43,35 @@ pub(super) fn check(file: &RegoFile) -> Result<(), EvalError> {
             }
             None => nesting.close_all(),
         };
-        checked.map_err(|problem| EvalError::TooDeep {
-            place: format!("{path}:{line}"),
-            problem,
-        })?;
+        checked.map_err(|problem| too_deep(line, problem))?;
         if token.is_none() {
             return Ok(());
         }
     }
+}
+
+/// Counts the words `set(` that follow each other after a place. The lexer calls itself for each of them, because `set()` is one
+/// token.
+fn leading_sets(text: &str, place: u32) -> usize {
+    let place = usize::try_from(place).unwrap_or(usize::MAX);
+    // The quote after a text is no part of its token.
+    let mut rest = text
+        .get(place..)
+        .unwrap_or_default()
+        .trim_start_matches(['"', '`']);
+    let mut count = 0;
+    while count <= MAX_DEPTH {
+        rest = rest.trim_start();
+        if let Some(comment) = rest.strip_prefix('#') {
+            rest = comment.split_once('\n').map_or("", |(_, next)| next);
+        } else if let Some(next) = rest.strip_prefix("set(") {
+            rest = next;
+            count += 1;
+        } else {
+            break;
+        }
+    }
+    count
 }
 
 /// Brackets that are open at a token.
@@ -116,6 +142,8 @@ impl Nesting {
                 self.open(false)?;
             }
             TokenKind::Ident if text == "in" => self.operator()?,
+            // `not[x]` is no index.
+            TokenKind::Ident if text == "not" => self.begin_value(),
             // `1 -1` is one expression, too.
             TokenKind::Number if self.ends_value && text.starts_with('-') => {
                 self.operator()?;
@@ -248,12 +276,14 @@ mod tests {
             ("[1 | count(", ") > 0]", MAX_REPEATS / 2),
             ("[x | x := ", "]", MAX_REPEATS / 2),
             ("{x | y, ", "}", MAX_REPEATS / 2),
+            ("[x | not", "]", MAX_REPEATS / 2),
             ("[1, ", "]", MAX_DEPTH),
             ("{1, ", "}", MAX_DEPTH),
             ("{\"b\": 1, \"a\": ", "}", MAX_DEPTH),
             ("(", ")", MAX_DEPTH),
             ("f(1, ", ")", MAX_DEPTH / 2),
             ("a[", "]", MAX_DEPTH / 2),
+            ("set(", ")", MAX_DEPTH / 2),
             ("- ", "", MAX_DEPTH),
             ("1 + ", "", MAX_DEPTH),
             ("1 in ", "", MAX_DEPTH),
@@ -275,6 +305,19 @@ mod tests {
                 };
                 assert_eq!(place, "deny.rego:3", "{open}{close}");
             }
+        }
+    }
+
+    /// The lexer would use up its stack before it returns the first token.
+    #[test]
+    fn words_that_the_lexer_reads_together_are_counted_before() {
+        for (start, open) in [("", "set(\n"), ("\"\" ", "set(\n"), ("`` ", "set( # a\n")] {
+            let text = format!("package main\n\nx := {start}{}", open.repeat(60_000));
+            let found = checked(&text);
+            assert!(
+                matches!(found, Err(EvalError::TooDeep { .. })),
+                "{start}{open}"
+            );
         }
     }
 

@@ -281,8 +281,14 @@ impl Evaluation {
             return Err(EvalError::PoliciesTooLarge);
         }
         let start = Instant::now();
-        files.iter().try_for_each(nesting::check)?;
         let mut files = files.to_vec();
+        for file in &mut files {
+            // Editors on Windows write it, and OPA skips it.
+            if let Some(text) = file.text.strip_prefix('\u{feff}') {
+                file.text = text.to_owned();
+            }
+        }
+        files.iter().try_for_each(nesting::check)?;
         let mut engine = parsed(&files)?;
         for rewrite in [calls::resolve, outputs::guard_loops, outputs::move_values] {
             let changed = rewrite(engine.get_modules())?;

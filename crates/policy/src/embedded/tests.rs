@@ -684,3 +684,9 @@ fn expressions_as_deep_as_the_limits_are_evaluated() {
         ]
     );
 }
+
+#[test]
+fn a_mark_of_the_byte_order_and_ends_of_lines_of_windows_are_read() {
+    let text = "\u{feff}package main\r\n\r\ndeny contains \"m\" if true\r\n";
+    assert_eq!(found(text), ["! main.deny: m"]);
+}

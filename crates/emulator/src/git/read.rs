@@ -206,7 +206,13 @@ fn loose_branches(heads: &Path) -> io::Result<BTreeMap<BranchName, CommitSha>> {
     let mut branches = BTreeMap::new();
     let mut folders = vec![heads.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder)? {
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            // Deleted with its last branch since the folder above was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && folder != heads => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
             let entry = entry?;
             let path = entry.path();
             if entry.file_type()?.is_dir() {

@@ -86,13 +86,15 @@ impl Reply {
         self
     }
 
-    /// Returns true if any part of the command failed or was refused.
+    /// Returns true if any part of the command failed or was refused, or if policies need more approvals. Hooks that go on
+    /// with an apply if there are no errors wait for all approvals, as they do with Atlantis.
     pub fn has_errors(&self) -> bool {
-        let outcome = match &self.told {
-            CommandEnd::Nothing(outcome, _) => *outcome,
-            CommandEnd::Comment(body) => body.outcome(),
-        };
-        outcome != CommandOutcome::Success
+        match &self.told {
+            CommandEnd::Nothing(outcome, _) => *outcome != CommandOutcome::Success,
+            CommandEnd::Comment(body) => {
+                body.outcome() != CommandOutcome::Success || body.has_pending_policies()
+            }
+        }
     }
 
     /// Builds the end of a command with all its comments and statuses.

@@ -28,6 +28,7 @@ story!(
     a_set_that_was_not_evaluated_cannot_be_approved,
     a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once,
     violations_that_nobody_can_read_cannot_be_approved,
+    hooks_have_errors_until_the_last_approval,
 );
 
 pub(super) const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -525,4 +526,30 @@ async fn owners_approve_where_only_a_project_is_checked(backend: Backend) {
     let off = "plans of this repository are not checked against policies";
     tells(&mut bot, other, "rita", APPROVE, off).await;
     bot.end(&["acme/infra/app/default by #2", LOCK]).await;
+}
+
+async fn hooks_have_errors_until_the_last_approval(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
+    let tell = "echo $COMMAND_NAME $COMMAND_HAS_ERRORS >$OUTPUT_STATUS_FILE";
+    let config = json!({
+        "repos": [{"id": "/.*/", "post_workflow_hooks": [{"run": tell}]}],
+        "policies": {"policy_sets": [set(dir.path(), "basics", PUBLIC, &keys)]},
+    })
+    .to_string();
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    for (who, has_errors) in [("bob", true), ("olga", false)] {
+        let approved = format!("`{who}` approved the violations of `basics`.");
+        tells(&mut bot, pull, who, APPROVE, &approved).await;
+        let statuses = bot.statuses(pull);
+        let line = format!("hook #0: Success, approve_policies {has_errors}\n");
+        assert!(statuses.contains(&line), "{who}\n{statuses}");
+    }
+    bot.end(&[LOCK]).await;
 }

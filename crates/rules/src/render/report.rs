@@ -557,6 +557,12 @@ impl Body {
             | Self::LockLost(_) => CommandOutcome::Success,
         }
     }
+
+    /// Returns true if approvals were given or withdrawn, and the policies of a project do not pass yet.
+    pub fn has_pending_policies(&self) -> bool {
+        matches!(self, Self::Projects(projects)
+            if projects.iter().any(|project| project.outcome == ProjectOutcome::PolicyPending))
+    }
 }
 
 impl Body {

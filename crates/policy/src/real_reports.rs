@@ -216,7 +216,7 @@ deny | AWS-0124 | - | - | Missing description for security group rule. | -
 }
 
 /// trivy succeeds if it cannot use the plan, and its reports are those of a plan without violations: in SARIF only a check of
-/// one's own differs, and in JUnit the number of tests that passed.
+/// one's own differs, and in `JUnit` the number of tests that passed.
 #[test]
 fn trivy_without_a_plan_evaluates_nothing() {
     for read in [

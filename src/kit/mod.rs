@@ -2,6 +2,7 @@
 //! `web`.
 
 pub(crate) mod jobs;
+pub(crate) mod recent;
 pub mod reconcile;
 pub(crate) mod term;
 pub mod web;

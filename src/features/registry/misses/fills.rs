@@ -29,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::super::peers::PeerExchange;
-use super::super::serve::RecentMap;
 use super::super::service::{Registry, RegistryError};
 use super::super::tokens::{Token, TokenAction, TokenId};
 use super::decision::{MissDecision, MissFacts, MissReason, decide};
@@ -39,6 +38,7 @@ use super::store::FillFault;
 use super::version_control::VersionControl;
 use crate::config::server::{MissLimits, MissRules, OnMiss};
 use crate::errors::describe_error;
+use crate::kit::recent::RecentMap;
 use crate::leases::{LeaseKey, LeaseOutcome, Leases};
 use crate::telemetry::{Metric, Metrics};
 

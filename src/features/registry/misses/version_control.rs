@@ -20,7 +20,6 @@ use tracing::{info, warn};
 
 use super::super::blobs::blocking;
 use super::super::packaging::{CheckedPackage, CommitFault, packing_place};
-use super::super::serve::RecentMap;
 use super::super::service::{Published, Registry};
 use super::super::store::VersionOrigin;
 use super::go_import::GoImports;
@@ -34,6 +33,7 @@ use crate::config::server::{MissLimits, VcsHosts};
 use crate::config::size::{ByteSize, shown};
 use crate::errors::describe_error;
 use crate::git::{Elsewhere, GitSettings};
+use crate::kit::recent::RecentMap;
 use crate::model::{Actor, Cause, Origin};
 
 /// Time for which the tags of a repository, or the failure to list them, are kept.

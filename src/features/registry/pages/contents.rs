@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use super::super::RegistryError;
 use super::super::blobs::{Blobs, blocking};
-use super::super::serve::RecentMap;
 use super::readme;
 use crate::discovery::{ModuleInterface, module_interface};
+use crate::kit::recent::RecentMap;
 use crate::model::{RepoPath, Sha256Digest};
 
 /// Maximum number of bytes of a README on a page.

@@ -42,7 +42,7 @@ use super::super::{
 };
 use super::answer::TaggedContent;
 use super::memory::PackageMemory;
-use super::recent::RecentMap;
+use crate::kit::recent::RecentMap;
 use crate::model::OwnerName;
 
 /// Limits of each kind of data in bytes.

@@ -12,7 +12,6 @@
 //! | `packages.rs`, `memory.rs` | downloads, and the memory for those that are requested often |
 //! | `runs.rs` | the same for runs of this server, with their tokens |
 //! | `answer.rs`, `refusal.rs` | answers with and without content |
-//! | `recent.rs` | a map of limited size |
 
 mod access;
 mod answer;
@@ -23,7 +22,6 @@ mod go_paths;
 mod links;
 mod memory;
 mod packages;
-mod recent;
 mod refusal;
 mod runs;
 mod sumdb;
@@ -45,7 +43,6 @@ use self::access::{Reader, token_text};
 use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion, NamespaceAccess, Namespaces};
 pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
-pub(super) use self::recent::RecentMap;
 pub(super) use self::refusal::ServeRefusal;
 use super::misses::MissAnswer;
 use super::{Misses, PeerExchange, Registry, RegistryVersion};

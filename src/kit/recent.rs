@@ -8,7 +8,7 @@ use std::hash::Hash;
 ///
 /// New and used entries are in one half. When that is full, the other half is forgotten and takes its place. So an entry
 /// that is used often stays, and nothing has to be sorted.
-pub(in crate::features::registry) struct RecentMap<K, V> {
+pub(crate) struct RecentMap<K, V> {
     used: HashMap<K, KeptValue<V>>,
     before: HashMap<K, KeptValue<V>>,
     bytes: usize,

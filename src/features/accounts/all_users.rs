@@ -5,6 +5,7 @@ mod edit;
 mod edit_access;
 mod finish;
 mod numbers;
+mod objects;
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBranch};
 pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
+use self::objects::AccountObjects;
 use super::access::SeenAccess;
 use super::stars::MAX_STARS;
 use super::store::AccountRow;
@@ -41,6 +43,7 @@ const MAX_STORING: usize = 8;
 /// The accounts of this server.
 pub struct AllUsers {
     store: Store,
+    objects: AccountObjects,
     /// Name of the server in its commits.
     committer: CommitPerson,
     /// Updates of this process are made side by side. One that has been overtaken is made again alone, so that those of
@@ -124,6 +127,7 @@ pub enum AccountsError {
 /// An update, for as long as it is made.
 pub(super) struct UpdateTurn<'a> {
     store: &'a Store,
+    objects: &'a AccountObjects,
     turns: &'a RwLock<()>,
     storing: &'a Semaphore,
     numbers: &'a AccountNumbers,
@@ -180,6 +184,7 @@ impl AllUsers {
     pub fn new(store: Store, host: &str) -> Self {
         let committer = CommitPerson::new("Lockkeeper", &format!("lockkeeper@{host}"));
         Self {
+            objects: AccountObjects::new(store.clone()),
             store,
             committer,
             turn: RwLock::new(()),
@@ -225,6 +230,7 @@ impl AllUsers {
         let turn = turn.map_err(|_| AccountsError::Busy)?;
         Ok(UpdateTurn {
             store: &self.store,
+            objects: &self.objects,
             turns: &self.turn,
             storing: &self.storing,
             numbers: &self.numbers,
@@ -246,7 +252,7 @@ impl AllUsers {
     pub async fn external_ids(&self, account: AccountId) -> Result<Vec<ExternalId>, AccountsError> {
         let rows = self.store.account_external_ids(account).await?;
         let notes = rows.iter().map(|row| row.note);
-        let notes = self.store.account_objects_of(notes).await?;
+        let notes = self.objects.get_all(notes).await?;
         let ids = rows.iter().map(|row| Ok(read_note(&notes[&row.note])?.0));
         ids.collect()
     }
@@ -258,7 +264,7 @@ impl AllUsers {
     ) -> Result<BTreeMap<AccountId, Vec<ExternalId>>, AccountsError> {
         let rows = self.store.account_external_ids_of(accounts).await?;
         let notes = rows.iter().map(|row| row.note);
-        let notes = self.store.account_objects_of(notes).await?;
+        let notes = self.objects.get_all(notes).await?;
         let mut ids: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
         for row in &rows {
             let id = read_note(&notes[&row.note])?.0;
@@ -274,7 +280,7 @@ impl AllUsers {
     ) -> Result<Option<ExternalId>, AccountsError> {
         for row in self.store.account_external_ids(account).await? {
             if row.key.starts_with("username:") {
-                return Ok(Some(note(&self.store, row.note).await?.0));
+                return Ok(Some(read_note(&*self.objects.get(row.note).await?)?.0));
             }
         }
         Ok(None)
@@ -301,8 +307,8 @@ impl AllUsers {
         &self,
         commit: ObjectId,
     ) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
-        let root = edit::read_root(&self.store, commit).await?;
-        edit::files_in(&self.store, &root).await
+        let root = self.objects.root(commit).await?;
+        self.objects.files_in(&root).await
     }
 
     /// Returns the external ID with this key.
@@ -312,7 +318,7 @@ impl AllUsers {
     ) -> Result<Option<ExternalId>, AccountsError> {
         match self.store.account_external_id(key.as_str()).await? {
             None => Ok(None),
-            Some(row) => Ok(Some(note(&self.store, row.note).await?.0)),
+            Some(row) => Ok(Some(read_note(&*self.objects.get(row.note).await?)?.0)),
         }
     }
 }
@@ -321,7 +327,7 @@ impl<'a> UpdateTurn<'a> {
     /// Begins with the present state.
     pub(super) fn begin(&self) -> AccountsEdit<'_> {
         AccountsEdit::new(
-            self.store,
+            (self.store, self.objects),
             self.numbers,
             self.expected,
             self.signed_in.as_ref(),
@@ -348,6 +354,7 @@ impl<'a> UpdateTurn<'a> {
         match updated {
             AccountsUpdated::Done(_) => {
                 self.numbers.keep(taken);
+                self.objects.keep(change.objects);
                 return Ok(true);
             }
             AccountsUpdated::Refused(why) => return Err(why.into()),
@@ -397,11 +404,6 @@ impl<'a> UpdateTurn<'a> {
     fn turn(&self) -> MutexGuard<'_, Option<Turn<'a>>> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Reads the external ID of a stored note, with its text.
-async fn note(store: &Store, blob: ObjectId) -> Result<(ExternalId, ConfigText), AccountsError> {
-    read_note(&store.account_object(blob).await?)
 }
 
 /// Reads the external ID of a note, with its text.

@@ -44,6 +44,8 @@ pub struct IndexedStar {
     pub change: ChangeNumber,
     /// None if the star is gone.
     pub labels: BTreeSet<String>,
+    /// True if the star has no rows yet.
+    pub is_new: bool,
 }
 
 impl IndexedStar {
@@ -224,6 +226,7 @@ pub(super) fn changed_stars(present: &IndexedStars, wanted: &IndexedStars) -> Ve
             .get(star)
             .map(|labels| (**labels).clone())
             .unwrap_or_default(),
+        is_new: !present.contains_key(star),
     });
     changed.collect()
 }
@@ -245,10 +248,11 @@ pub(super) async fn stars_index_in_tx(tx: &mut Tx, stars: &[IndexedStar]) -> Res
             query.execute(&mut **$tx).await?;
         }};
     }
-    for stars in stars.chunks(AT_ONCE) {
+    let old = stars.iter().filter(|star| !star.is_new);
+    for old in old.collect::<Vec<_>>().chunks(AT_ONCE) {
         match &mut *tx {
-            Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, stars),
-            Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, stars),
+            Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, old),
+            Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, old),
         }
     }
     let labels = stars.iter().flat_map(|star| {
@@ -265,7 +269,8 @@ pub(super) async fn stars_index_in_tx(tx: &mut Tx, stars: &[IndexedStar]) -> Res
                 values.push_bind(i64::from(change.get()));
                 values.push_bind(*label);
             },
-            ""
+            // Rows of a star without a ref may be there. The next reindex corrects them.
+            " ON CONFLICT (account, change_number, label) DO NOTHING"
         )?;
     }
     Ok(())

@@ -14,7 +14,7 @@ use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
 use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::objects::GitObject;
-use lockkeeper_accounts::refs::AccountId;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::watches::Watches;
 
 use super::search::AccountWords;
@@ -96,6 +96,16 @@ pub struct ExternalIdRow {
     pub note: ObjectId,
 }
 
+/// Account as it is before an update, with the refs that it comes from. All of it is of one moment.
+pub(super) struct AccountState {
+    pub row: AccountRow,
+    pub external_ids: Vec<ExternalIdRow>,
+    /// Newest commit of its branch.
+    pub branch: Option<ObjectId>,
+    /// Newest commit of all external IDs.
+    pub notes: Option<ObjectId>,
+}
+
 /// Rows of an account after an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedAccount {
@@ -108,11 +118,12 @@ pub struct IndexedAccount {
     pub written: WrittenTables,
 }
 
-/// Tables in which an update writes rows of an account again, besides `accounts` itself. The others are as they were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Rows of an account that an update writes again, besides that in `accounts`. The others are as they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenTables {
-    /// Tables of external IDs and addresses.
-    pub external_ids: bool,
+    /// External IDs and addresses that have rows. Only what differs from them is written. `None`: nothing is known about the
+    /// rows, so all of them are.
+    pub names_before: Option<AccountNames>,
     pub watches: bool,
     pub words: bool,
 }
@@ -120,10 +131,59 @@ pub struct WrittenTables {
 impl WrittenTables {
     /// All tables, because nothing is known about their rows.
     pub(super) const ALL: Self = Self {
-        external_ids: true,
+        names_before: None,
         watches: true,
         words: true,
     };
+}
+
+/// Rows of the external IDs and addresses of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountNames {
+    /// Blobs of the notes by key.
+    pub external_ids: BTreeMap<String, ObjectId>,
+    /// Addresses in lower case.
+    pub emails: BTreeSet<String>,
+}
+
+impl IndexedAccount {
+    /// Returns the external IDs without a row.
+    pub(super) fn new_external_ids(&self) -> impl Iterator<Item = (&ExternalIdKey, ObjectId)> {
+        let before = self.written.names_before.as_ref();
+        let ids = self.external_ids.iter().map(|(key, note)| (key, *note));
+        ids.filter(move |(key, note)| {
+            before.is_none_or(|before| before.external_ids.get(key.as_str()) != Some(note))
+        })
+    }
+
+    /// Returns the addresses without a row.
+    pub(super) fn new_emails(&self) -> impl Iterator<Item = &AccountEmail> {
+        let before = self.written.names_before.as_ref();
+        let emails = self.emails.iter();
+        emails
+            .filter(move |email| before.is_none_or(|before| !before.emails.contains(&email.key())))
+    }
+
+    /// Returns the keys of known rows that do not stay as they are.
+    pub(super) fn old_external_ids(&self) -> impl Iterator<Item = &str> {
+        let before = self.written.names_before.iter();
+        let before = before.flat_map(|before| &before.external_ids);
+        let stays = |key: &str, note: ObjectId| {
+            let mut ids = self.external_ids.iter();
+            ids.any(|(own, blob)| own.as_str() == key && *blob == note)
+        };
+        let old = before.filter(move |(key, note)| !stays(key, **note));
+        old.map(|(key, _)| key.as_str())
+    }
+
+    /// Returns the addresses of known rows that do not stay.
+    pub(super) fn old_emails(&self) -> impl Iterator<Item = &str> {
+        let before = self.written.names_before.iter();
+        let before = before.flat_map(|before| &before.emails);
+        let stays = |email: &str| self.emails.iter().any(|own| own.key() == email);
+        let old = before.filter(move |email| !stays(email));
+        old.map(String::as_str)
+    }
 }
 
 /// All refs, and all rows that are derived from them.
@@ -227,6 +287,16 @@ pub(super) struct AccountColumns {
     username: Option<String>,
     registered_at: DateTime<Utc>,
     commit_id: Vec<u8>,
+}
+
+#[derive(sqlx::FromRow)]
+struct StateColumns {
+    #[sqlx(flatten)]
+    account: AccountColumns,
+    branch: Option<Vec<u8>>,
+    notes: Option<Vec<u8>>,
+    external_id: Option<String>,
+    note_id: Option<Vec<u8>>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -362,6 +432,43 @@ impl Store {
         let row = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(account_sql!("WHERE number = $1"))
             .bind(i64::from(number.get())).fetch_optional(db))?;
         row.map(AccountColumns::read).transpose()
+    }
+
+    /// Returns an account for an update.
+    pub(super) async fn account_state(&self, number: AccountId) -> Result<Option<AccountState>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, StateColumns>(
+            "SELECT a.number, a.full_name, a.preferred_email, a.status, a.active, a.username, a.registered_at, a.commit_id, \
+             e.external_id, e.note_id, (SELECT object_id FROM account_refs WHERE name = $2) AS branch, \
+             (SELECT object_id FROM account_refs WHERE name = 'refs/meta/external-ids') AS notes \
+             FROM accounts a LEFT JOIN account_external_ids e ON e.account = a.number WHERE a.number = $1")
+            .bind(i64::from(number.get())).bind(AllUsersRef::User(number).to_string()).fetch_all(db))?;
+        let mut state: Option<AccountState> = None;
+        for row in rows {
+            let StateColumns {
+                account,
+                branch,
+                notes,
+                external_id,
+                note_id,
+            } = row;
+            let state = match &mut state {
+                Some(state) => state,
+                None => state.insert(AccountState {
+                    row: account.read()?,
+                    external_ids: Vec::new(),
+                    branch: branch.map(|id| object_id(&id)).transpose()?,
+                    notes: notes.map(|id| object_id(&id)).transpose()?,
+                }),
+            };
+            if let (Some(key), Some(note)) = (external_id, note_id) {
+                state.external_ids.push(ExternalIdRow {
+                    key,
+                    account: number,
+                    note: object_id(&note)?,
+                });
+            }
+        }
+        Ok(state)
     }
 
     /// Returns the account that has this external ID.

@@ -5,10 +5,8 @@
 //! An update is mostly small, and an import is one update of everything. So rows are written many at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Write as _;
 
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 use gix_hash::ObjectId;
 use gix_object::Kind;
 use lockkeeper_accounts::email::AccountEmail;
@@ -29,12 +27,15 @@ use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
 /// Maximum number of rows that one statement writes. Each has eight values at most, and SQLite takes 32,766 of them.
 pub(super) const AT_ONCE: usize = 500;
 
+/// Maximum number of refs that are compared and moved by one statement.
+const FEW_REFS: usize = 4;
+
 /// Maximum size of the objects that one statement writes, in bytes. A single larger one is written alone.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Executes a statement with a row of values for each of `$rows`. Returns the number of affected rows.
 macro_rules! execute_values {
-    ($tx:expr, $head:literal, $rows:expr, |$values:ident, $row:pat_param| $push:block, $tail:literal) => {{
+    ($tx:expr, $head:literal, $rows:expr, |$values:ident, $row:pat_param| $push:block, $tail:expr) => {{
         let rows = $rows.into_iter();
         // The text differs by the number of rows. Only statements with a small number are used again.
         let is_kept = rows.len() <= 4;
@@ -70,6 +71,17 @@ pub struct RefUpdate {
     pub from: Option<ObjectId>,
     /// New object; the same one if the ref was only read. `None` removes the ref.
     pub to: Option<ObjectId>,
+}
+
+impl RefUpdate {
+    /// Returns true if the ref gets another object, and false if it stays or is removed.
+    fn is_set(&self) -> bool {
+        self.to.is_some() && self.to != self.from
+    }
+
+    fn is_gone(&self) -> bool {
+        self.to.is_none() && self.from.is_some()
+    }
 }
 
 /// Everything that an update changes.
@@ -257,6 +269,19 @@ fn event(cause: Cause) -> NewLockEvent {
 
 /// Moves refs, or checks that they are where they were. Returns the name of one that is not.
 async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<String>> {
+    // Most updates need one statement.
+    if refs.len() <= FEW_REFS {
+        let set = refs.iter().filter(|update| update.is_set()).count() as u64;
+        let gone = refs.iter().filter(|update| update.is_gone()).count() as u64;
+        let is_done = match (set, gone) {
+            (1.., 0) => refs_set_if_unmoved_in_tx(tx, refs).await? == set,
+            (0, 1..) => refs_remove_if_unmoved_in_tx(tx, refs).await? == gone,
+            _ => false,
+        };
+        if is_done {
+            return Ok(None);
+        }
+    }
     for refs in refs.chunks(AT_ONCE) {
         let names: Vec<String> = refs.iter().map(|update| update.name.clone()).collect();
         let there = refs_named_in_tx(tx, &names).await?;
@@ -266,28 +291,68 @@ async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<Strin
         if let Some(moved) = moved {
             return Ok(Some(moved.name.clone()));
         }
-        let changed = refs.iter().filter(|update| update.from != update.to);
-        let (new, gone): (Vec<_>, Vec<_>) = changed.partition(|update| update.to.is_some());
-        let new = new
-            .into_iter()
-            .filter_map(|update| Some((&update.name, update.to?)));
-        let new: Vec<(&String, ObjectId)> = new.collect();
-        if !new.is_empty() {
+        let set = refs.iter().filter(|update| update.is_set());
+        let set = set.filter_map(|update| Some((&update.name, update.to?)));
+        let set: Vec<(&String, ObjectId)> = set.collect();
+        if !set.is_empty() {
             execute_values!(
                 tx,
                 "INSERT INTO account_refs (name, object_id) ",
-                &new,
+                &set,
                 |values, (name, id)| {
                     values.push_bind(name.as_str()).push_bind(id.as_bytes());
                 },
                 " ON CONFLICT (name) DO UPDATE SET object_id = excluded.object_id"
             )?;
         }
-        for gone in gone {
+        for gone in refs.iter().filter(|update| update.is_gone()) {
             execute!(tx, "DELETE FROM account_refs WHERE name = $1", &gone.name)?;
         }
     }
     Ok(None)
+}
+
+/// Executes a statement on `wanted`, the rows of refs with their old and their new objects.
+macro_rules! execute_wanted {
+    ($tx:expr, $refs:expr, $statement:literal, $tail:literal) => {
+        execute_values!(
+            $tx,
+            "WITH wanted (name, old, new) AS (",
+            $refs,
+            |values, update| {
+                values.push_bind(update.name.as_str());
+                values.push_bind(update.from.as_ref().map(|id| id.as_bytes()));
+                values.push_bind(update.to.as_ref().map(|id| id.as_bytes()));
+            },
+            concat!(
+                ") ",
+                $statement,
+                " AND NOT EXISTS (SELECT 1 FROM wanted w LEFT JOIN account_refs r ON r.name = w.name \
+                 WHERE r.object_id IS DISTINCT FROM w.old)",
+                $tail
+            )
+        )
+    };
+}
+
+/// Creates and moves refs if all of them are where they were. Returns their number, and 0 if one has moved.
+async fn refs_set_if_unmoved_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<u64> {
+    execute_wanted!(
+        tx,
+        refs,
+        "INSERT INTO account_refs (name, object_id) SELECT name, new FROM wanted WHERE new IS DISTINCT FROM old",
+        " ON CONFLICT (name) DO UPDATE SET object_id = excluded.object_id"
+    )
+}
+
+/// Removes refs if all of them are where they were. Returns their number, and 0 if one has moved.
+async fn refs_remove_if_unmoved_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<u64> {
+    execute_wanted!(
+        tx,
+        refs,
+        "DELETE FROM account_refs WHERE name IN (SELECT name FROM wanted WHERE new IS NULL)",
+        ""
+    )
 }
 
 async fn refs_named_in_tx(tx: &mut Tx, names: &[String]) -> Result<HashMap<String, ObjectId>> {
@@ -304,6 +369,9 @@ async fn refs_named_in_tx(tx: &mut Tx, names: &[String]) -> Result<HashMap<Strin
 }
 
 async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> Result<()> {
+    // Most bytes are hashes and short lines, which higher levels do not make smaller. To set this up takes longer than
+    // to compress a small object.
+    let mut zlib = Compress::new(Compression::fast(), true);
     let mut bytes = 0;
     let small = objects.chunk_by(|_, next| {
         bytes += next.content.len();
@@ -320,11 +388,8 @@ async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> R
                 Kind::Commit => "commit",
                 Kind::Tag => return Err(damaged("All-Users has no tags".to_owned())),
             };
-            // Most bytes are hashes and short lines, which higher levels do not make smaller.
-            let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
-            packed.write_all(&object.content)?;
             let size = i64::try_from(object.content.len()).unwrap_or(i64::MAX);
-            rows.push((object.id, kind, size, packed.finish()?));
+            rows.push((object.id, kind, size, packed(&object.content, &mut zlib)?));
         }
         execute_values!(
             tx,
@@ -341,54 +406,74 @@ async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> R
     Ok(())
 }
 
+/// Compresses the content of an object.
+fn packed(content: &[u8], zlib: &mut Compress) -> Result<Vec<u8>> {
+    zlib.reset();
+    let mut packed = Vec::with_capacity(content.len() + 64);
+    loop {
+        let read = usize::try_from(zlib.total_in()).unwrap_or(usize::MAX);
+        let status = zlib.compress_vec(&content[read..], &mut packed, FlushCompress::Finish);
+        if status.map_err(std::io::Error::other)? == Status::StreamEnd {
+            return Ok(packed);
+        }
+        packed.reserve(content.len() + 64);
+    }
+}
+
 /// Removes the rows of accounts that are gone or written again, without those of their stars.
 async fn accounts_clear_in_tx(tx: &mut Tx, change: &AccountsChange) -> Result<()> {
     macro_rules! clear {
-        ($tx:expr, $database:ty, $table:expr, $accounts:expr) => {{
+        ($tx:expr, $database:ty, $table:expr, $rows:expr) => {{
             let mut sql = QueryBuilder::<$database>::new($table);
             let mut list = sql.separated(", ");
-            for account in $accounts {
-                list.push_bind(i64::from(account.get()));
+            for row in $rows {
+                list.push_bind(*row);
             }
             let query = sql.push(")").build();
-            let query = query.persistent($accounts.len() == 1);
+            let query = query.persistent($rows.len() == 1);
             query.execute(&mut **$tx).await?;
         }};
     }
-    let cleared = |is_written: fn(&WrittenTables) -> bool| -> Vec<AccountId> {
-        let accounts = change.accounts.iter();
-        let written = accounts.filter(|account| is_written(&account.written));
-        let written = written.map(|account| account.row.number);
-        written.chain(change.deleted.iter().copied()).collect()
-    };
-    let external_ids = cleared(|written| written.external_ids);
-    for (table, accounts) in [
-        (
-            "DELETE FROM account_emails WHERE account IN (",
-            &external_ids,
-        ),
-        (
-            "DELETE FROM account_external_ids WHERE account IN (",
-            &external_ids,
-        ),
-        (
-            "DELETE FROM account_watches WHERE account IN (",
-            &cleared(|written| written.watches),
-        ),
-        (
-            "DELETE FROM account_words WHERE account IN (",
-            &cleared(|written| written.words),
-        ),
-        // The row of an account that stays is replaced.
-        ("DELETE FROM accounts WHERE number IN (", &change.deleted),
-    ] {
-        for accounts in accounts.chunks(AT_ONCE) {
-            match &mut *tx {
-                Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, table, accounts),
-                Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, table, accounts),
+    macro_rules! clear_all {
+        ($table:expr, $rows:expr) => {
+            for rows in $rows.chunks(AT_ONCE) {
+                match &mut *tx {
+                    Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, $table, rows),
+                    Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, $table, rows),
+                }
             }
-        }
+        };
     }
+    let number = |account: AccountId| i64::from(account.get());
+    let deleted: Vec<i64> = change.deleted.iter().copied().map(number).collect();
+    let cleared = |is_cleared: fn(&WrittenTables) -> bool| -> Vec<i64> {
+        let accounts = change.accounts.iter();
+        let cleared = accounts.filter(|account| is_cleared(&account.written));
+        let cleared = cleared.map(|account| number(account.row.number));
+        cleared.chain(deleted.iter().copied()).collect()
+    };
+    let unknown = cleared(|written| written.names_before.is_none());
+    clear_all!("DELETE FROM account_emails WHERE account IN (", unknown);
+    clear_all!(
+        "DELETE FROM account_external_ids WHERE account IN (",
+        unknown
+    );
+    let accounts = change.accounts.iter();
+    let emails: Vec<&str> = accounts.flat_map(IndexedAccount::old_emails).collect();
+    clear_all!("DELETE FROM account_emails WHERE email IN (", emails);
+    let accounts = change.accounts.iter();
+    let external_ids = accounts.flat_map(IndexedAccount::old_external_ids);
+    let external_ids: Vec<&str> = external_ids.collect();
+    clear_all!(
+        "DELETE FROM account_external_ids WHERE external_id IN (",
+        external_ids
+    );
+    let watches = cleared(|written| written.watches);
+    clear_all!("DELETE FROM account_watches WHERE account IN (", watches);
+    let words = cleared(|written| written.words);
+    clear_all!("DELETE FROM account_words WHERE account IN (", words);
+    // The row of an account that stays is replaced.
+    clear_all!("DELETE FROM accounts WHERE number IN (", deleted);
     Ok(())
 }
 
@@ -417,14 +502,9 @@ async fn accounts_index_in_tx(
              username = excluded.username, registered_at = excluded.registered_at, commit_id = excluded.commit_id"
         )?;
     }
-    let named = || {
-        accounts
-            .iter()
-            .filter(|account| account.written.external_ids)
-    };
-    let external_ids = named().flat_map(|account| {
-        let ids = account.external_ids.iter();
-        ids.map(|(key, note)| (account.row.number, key, *note))
+    let external_ids = accounts.iter().flat_map(|account| {
+        let ids = account.new_external_ids();
+        ids.map(|(key, note)| (account.row.number, key, note))
     });
     let external_ids: Vec<_> = external_ids.collect();
     for ids in external_ids.chunks(AT_ONCE) {
@@ -432,8 +512,8 @@ async fn accounts_index_in_tx(
             return Ok(Some(UpdateRefusal::ExternalIdTaken(key, owner)));
         }
     }
-    let emails = named().flat_map(|account| {
-        let emails = account.emails.iter();
+    let emails = accounts.iter().flat_map(|account| {
+        let emails = account.new_emails();
         emails.map(|email| (account.row.number, email))
     });
     let emails: Vec<_> = emails.collect();

@@ -23,7 +23,8 @@ use super::samples::open_pull;
 use super::stars::label;
 use crate::accounts::independent;
 use crate::support::accounts::{assert_sound, by_ops};
-use crate::support::db::{TestDb, execute, store_test};
+use crate::support::db::{Backend, TestDb, execute, store_test};
+use crate::support::log;
 use crate::support::program::{Said, lockkeeper};
 
 store_test!(
@@ -758,6 +759,48 @@ async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
     assert_eq!(verdict(&passwords, 999, &new).await, "wrong");
     let nobody = passwords.check(None, &new).await.unwrap();
     assert_eq!(nobody, PasswordVerdict::Wrong);
+}
+
+/// Taking a lock sends two statements between the beginning and the end of its transaction. SQLite runs the same ones, on
+/// threads whose log is not recorded.
+#[tokio::test]
+async fn an_update_sends_few_statements() {
+    let db = TestDb::new(Backend::Postgres).await;
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let by = by_ops();
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("kim").unwrap()),
+        email: Some("kim@example.com".parse().unwrap()),
+        ..NewAccount::default()
+    };
+    let kim = users.create(&by, &new).await.unwrap();
+    open_pull(db.store(), 1).await;
+    let key: ExternalIdKey = "github:583231".parse().unwrap();
+    for expected in [
+        ("deactivate", 6),
+        ("activate", 6),
+        ("link", 8),
+        ("unlink", 7),
+        ("add a star", 9),
+        ("remove a star", 6),
+    ] {
+        let heard = log::listen();
+        match expected.0 {
+            "deactivate" => users.set_active(&by, kim, false).await.unwrap(),
+            "activate" => users.set_active(&by, kim, true).await.unwrap(),
+            "link" => users.link(&by, kim, &key, None).await.unwrap(),
+            "unlink" => {
+                let keys = std::slice::from_ref(&key);
+                users.unlink(&by, kim, keys).await.unwrap();
+            }
+            "add a star" => drop(label(&users, kim, 1, "star", "").await.unwrap()),
+            _ => drop(label(&users, kim, 1, "", "star").await.unwrap()),
+        }
+        let heard = heard.end();
+        let sent = log::statements(&heard);
+        assert_eq!((expected.0, sent.len()), expected, "{}", sent.join("\n"));
+    }
+    assert_sound(&db);
 }
 
 async fn an_account_has_one_user_name(db: &TestDb) {

@@ -36,6 +36,16 @@ pub fn listen() -> Listening {
     Listening(heard)
 }
 
+/// Returns the lines about statements that read or write tables. A new connection of a pool begins with settings of its own.
+pub fn statements(heard: &str) -> Vec<&str> {
+    let reads_or_writes = |line: &&str| {
+        ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"]
+            .iter()
+            .any(|verb| line.contains(&format!("summary=\"{verb} ")))
+    };
+    heard.lines().filter(reads_or_writes).collect()
+}
+
 /// A recording, which ends on drop.
 pub struct Listening(Arc<Mutex<Vec<u8>>>);
 

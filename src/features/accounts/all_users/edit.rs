@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
+use gix_object::Tree;
 use gix_object::tree::Entry;
-use gix_object::{CommitRefIter, Tree, TreeRef};
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::StarLabels;
 use lockkeeper_accounts::config_text::ConfigText;
@@ -21,7 +22,8 @@ use lockkeeper_accounts::watches::Watches;
 use super::super::check::KEYS;
 use super::edit_access::EditedAccess;
 use super::numbers::AccountNumbers;
-use super::{AccountsError, SignedInAccount, damaged, note, read_note};
+use super::objects::AccountObjects;
+use super::{AccountsError, SignedInAccount, read_note};
 use crate::git::PushedNote;
 use crate::store::Store;
 
@@ -36,6 +38,7 @@ const FILES: [&str; 4] = [
 /// An update that is being made.
 pub(in super::super) struct AccountsEdit<'a> {
     pub(super) store: &'a Store,
+    pub(super) objects: &'a AccountObjects,
     pub(super) numbers: &'a AccountNumbers,
     /// Newest commit that each account must have.
     expected: Option<ObjectId>,
@@ -97,13 +100,14 @@ pub(in super::super) struct PushedBranch {
 
 impl<'a> AccountsEdit<'a> {
     pub(super) fn new(
-        store: &'a Store,
+        (store, objects): (&'a Store, &'a AccountObjects),
         numbers: &'a AccountNumbers,
         expected: Option<ObjectId>,
         signed_in: Option<&'a SignedInAccount>,
     ) -> Self {
         Self {
             store,
+            objects,
             numbers,
             expected,
             signed_in,
@@ -133,23 +137,6 @@ impl<'a> AccountsEdit<'a> {
         Ok(id)
     }
 
-    /// Reads several refs at once.
-    async fn read_refs(
-        &mut self,
-        names: impl IntoIterator<Item = AllUsersRef>,
-    ) -> Result<(), AccountsError> {
-        let unread = names
-            .into_iter()
-            .filter(|name| !self.refs.contains_key(name));
-        let unread: Vec<AllUsersRef> = unread.collect();
-        let names: Vec<String> = unread.iter().map(AllUsersRef::to_string).collect();
-        let there = self.store.account_refs_named(&names).await?;
-        for (name, text) in unread.into_iter().zip(names) {
-            self.refs.insert(name, there.get(&text).copied());
-        }
-        Ok(())
-    }
-
     /// Returns an account for changes.
     pub(in super::super) async fn account(
         &mut self,
@@ -169,33 +156,35 @@ impl<'a> AccountsEdit<'a> {
         account: AccountId,
         expected: Option<ObjectId>,
     ) -> Result<EditedAccount, AccountsError> {
-        // The refs come first: what is read after them is newer, and then they have moved.
+        let state = self.store.account_state(account).await?;
+        let state = state.ok_or(AccountsError::NoAccount(account))?;
         let branch = AllUsersRef::User(account);
-        self.read_refs([branch, AllUsersRef::ExternalIds]).await?;
+        // A ref that was read before counts: if it has moved since, the update is made again.
+        for (name, id) in [
+            (branch, state.branch),
+            (AllUsersRef::ExternalIds, state.notes),
+        ] {
+            self.refs.entry(name).or_insert(id);
+        }
         let tip = self.read_ref(branch).await?;
         let tip = tip.ok_or(AccountsError::NoAccount(account))?;
         if expected.is_some_and(|expected| expected != tip) {
             return Err(AccountsError::Changed(account));
         }
-        let (row, ids, root) = tokio::try_join!(
-            async { Ok(self.store.account_get(account).await?) },
-            async { Ok(self.store.account_external_ids(account).await?) },
-            read_root(self.store, tip),
-        )?;
-        let row = row.ok_or(AccountsError::NoAccount(account))?;
-        let notes = ids.iter().map(|row| row.note);
+        let root = self.objects.root(tip).await?;
+        let notes = state.external_ids.iter().map(|row| row.note);
         let known = known_entries(&root).map(|(_, id)| id);
-        let blobs = self.store.account_objects_of(notes.chain(known)).await?;
+        let blobs = self.objects.get_all(notes.chain(known)).await?;
         let files = known_files(&root, &blobs);
         let mut external_ids = BTreeMap::new();
-        for row in ids {
+        for row in state.external_ids {
             external_ids.insert(row.key, read_note(&blobs[&row.note])?);
         }
         let read = EditedAccount {
             tip: Some(tip),
             other_files: self.other_files(&root).await?,
             root,
-            registered_at: Some(row.registered_at),
+            registered_at: Some(state.row.registered_at),
             old_files: files.clone(),
             files,
             old_external_ids: external_ids.clone(),
@@ -250,11 +239,11 @@ impl<'a> AccountsEdit<'a> {
             for entry in entries {
                 let path = format!("{dir}{}", entry.filename);
                 if entry.mode.is_tree() {
-                    let tree = read_tree(self.store, entry.oid).await?;
+                    let tree = self.objects.tree(entry.oid).await?;
                     open.push((format!("{path}/"), tree.entries));
                 } else if entry.mode.is_blob() {
-                    let blob = self.store.account_object(entry.oid).await?;
-                    files.insert(path, blob.content);
+                    let blob = self.objects.get(entry.oid).await?;
+                    files.insert(path, blob.content.clone());
                 }
                 if files.len() > MAX_BRANCH_FILES {
                     return Ok(Some(files));
@@ -271,9 +260,9 @@ impl<'a> AccountsEdit<'a> {
         account: AccountId,
         commit: ObjectId,
     ) -> Result<(), AccountsError> {
-        let root = read_root(self.store, commit).await?;
+        let root = self.objects.root(commit).await?;
         let blobs = known_entries(&root).map(|(_, id)| id);
-        let blobs = self.store.account_objects_of(blobs).await?;
+        let blobs = self.objects.get_all(blobs).await?;
         let mut files = known_files(&root, &blobs);
         let other_files = self.other_files(&root).await?;
         let edited = self.account(account).await?;
@@ -368,7 +357,7 @@ impl<'a> AccountsEdit<'a> {
             return Err(AccountsError::Moved);
         }
         for before in notes.iter().filter_map(|note| note.before) {
-            let (id, _) = note(self.store, before).await?;
+            let (id, _) = read_note(&*self.objects.get(before).await?)?;
             let ids = &mut self.account(id.account).await?.external_ids;
             ids.remove(id.key.as_str());
         }
@@ -404,8 +393,9 @@ impl<'a> AccountsEdit<'a> {
             let labels = match blob.await? {
                 None => BTreeSet::new(),
                 Some(id) => {
-                    let text = self.store.account_object(id).await?.content;
-                    StarLabels::parse(&text).map_or_else(|_| BTreeSet::new(), StarLabels::into_set)
+                    let blob = self.objects.get(id).await?;
+                    StarLabels::parse(&blob.content)
+                        .map_or_else(|_| BTreeSet::new(), StarLabels::into_set)
                 }
             };
             self.stars.insert(star, labels);
@@ -734,48 +724,10 @@ fn known_entries(root: &Tree) -> impl Iterator<Item = (&'static str, ObjectId)> 
 
 fn known_files(
     root: &Tree,
-    blobs: &HashMap<ObjectId, GitObject>,
+    blobs: &HashMap<ObjectId, Arc<GitObject>>,
 ) -> BTreeMap<&'static str, Vec<u8>> {
     let files = known_entries(root);
     files
         .map(|(name, id)| (name, blobs[&id].content.clone()))
         .collect()
-}
-
-/// Reads the root directory of a commit.
-pub(super) async fn read_root(store: &Store, commit: ObjectId) -> Result<Tree, AccountsError> {
-    read_tree(store, root_of(store, commit).await?).await
-}
-
-/// Returns the root directory of a commit.
-pub(super) async fn root_of(store: &Store, commit: ObjectId) -> Result<ObjectId, AccountsError> {
-    let content = store.account_object(commit).await?.content;
-    CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1)
-        .tree_id()
-        .map_err(|error| damaged(commit, &error))
-}
-
-/// Returns the files in a directory, without those in directories below it.
-pub(super) async fn files_in(
-    store: &Store,
-    dir: &Tree,
-) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
-    let blobs = dir.entries.iter().filter(|entry| entry.mode.is_blob());
-    let blobs: Vec<&Entry> = blobs.collect();
-    let objects = store
-        .account_objects_of(blobs.iter().map(|entry| entry.oid))
-        .await?;
-    let files = blobs.into_iter().map(|entry| {
-        let content = objects[&entry.oid].content.clone();
-        (entry.filename.to_string(), content)
-    });
-    Ok(files.collect())
-}
-
-/// Reads the entries of a directory.
-pub(super) async fn read_tree(store: &Store, id: ObjectId) -> Result<Tree, AccountsError> {
-    let content = store.account_object(id).await?.content;
-    TreeRef::from_bytes(&content, gix_hash::Kind::Sha1)
-        .map(|tree| tree.to_owned())
-        .map_err(|error| damaged(id, &error))
 }

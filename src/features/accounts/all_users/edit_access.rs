@@ -10,7 +10,7 @@ use lockkeeper_accounts::findings::{AccountFindings, Problem, judge_access};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::AccountsError;
-use super::edit::{AccountsEdit, PushedBranch, files_in, read_root};
+use super::edit::{AccountsEdit, PushedBranch};
 use crate::store::Store;
 
 /// The access control that was read, and what it will be.
@@ -65,8 +65,8 @@ impl AccountsEdit<'_> {
                 files: BTreeMap::from([(AccessControl::RULES_FILE.to_owned(), rules)]),
             });
         };
-        let root = read_root(self.store, commit).await?;
-        let files = files_in(self.store, &root).await?;
+        let root = self.objects.root(commit).await?;
+        let files = self.objects.files_in(&root).await?;
         Ok(EditedAccess {
             tip,
             root,

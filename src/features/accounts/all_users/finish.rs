@@ -19,13 +19,15 @@ use lockkeeper_accounts::watches::Watches;
 use super::super::check::KEYS;
 use super::super::search::AccountWords;
 use super::super::stars::IndexedStar;
-use super::super::store::{AccountRow, IndexedAccount, WrittenTables, watched_projects};
+use super::super::store::{
+    AccountNames, AccountRow, IndexedAccount, WrittenTables, watched_projects,
+};
 use super::super::update::{AccountsChange, RefUpdate};
-use super::edit::{AccountsEdit, EditedAccount, read_tree, root_of};
+use super::edit::{AccountsEdit, EditedAccount};
 use super::edit_access::EditedAccess;
+use super::objects::AccountObjects;
 use super::{AccountsError, damaged};
 use crate::model::Cause;
-use crate::store::Store;
 
 impl AccountsEdit<'_> {
     /// Returns what has to be stored. `None` if nothing differs from what was read.
@@ -134,11 +136,13 @@ impl AccountsEdit<'_> {
             };
             let old = self.refs.get(&name).copied().flatten();
             // An account without stars also loses rows that had no ref.
-            if old != blob.as_ref().map(|blob| blob.id) || self.starless.contains(account) {
+            let is_starless = self.starless.contains(account);
+            if old != blob.as_ref().map(|blob| blob.id) || is_starless {
                 let star = IndexedStar {
                     account: *account,
                     change: *change,
                     labels: labels.clone(),
+                    is_new: old.is_none() && !is_starless,
                 };
                 changed.push((star, blob));
             }
@@ -223,7 +227,7 @@ impl AccountsEdit<'_> {
         let old = old.and_then(|(from, _)| *from);
         let root = match old {
             None => None,
-            Some(commit) => Some(root_of(self.store, commit).await?),
+            Some(commit) => Some(self.objects.root_of(commit).await?),
         };
         let written = self.written_notes(root, &changes).await?;
         for (_, tree) in &written.trees {
@@ -244,7 +248,7 @@ impl AccountsEdit<'_> {
         loop {
             match write_notes(&trees, root, changes) {
                 Ok(written) => return Ok(written),
-                Err(NotesError::Read(MissingTree(id))) => trees.load(self.store, id).await?,
+                Err(NotesError::Read(MissingTree(id))) => trees.load(self.objects, id).await?,
                 Err(error @ NotesError::Invalid(_)) => {
                     let id = root.unwrap_or_else(|| ObjectId::null(gix_hash::Kind::Sha1));
                     return Err(damaged(id, &error));
@@ -361,13 +365,16 @@ impl EditedAccount {
             let ids = ids.values().map(|(id, _)| id);
             AccountRow::new(number, commit, since, files.get(AccountConfig::FILE), ids)
         };
-        let notes = self.external_ids.values().map(|(id, text)| {
-            let note = GitObject::new(Kind::Blob, text.as_str().as_bytes().to_vec());
-            (id.key.clone(), note.id)
-        });
+        let notes = |ids: &BTreeMap<_, (ExternalId, ConfigText)>| -> Vec<_> {
+            let notes = ids.values().map(|(id, text)| {
+                let note = GitObject::new(Kind::Blob, text.as_str().as_bytes().to_vec());
+                (id.key.clone(), note.id)
+            });
+            notes.collect()
+        };
         let mut new = IndexedAccount {
             row: row(&self.files, &self.external_ids)?,
-            external_ids: notes.collect(),
+            external_ids: notes(&self.external_ids),
             emails: self
                 .external_ids()
                 .filter_map(|id| id.email.clone())
@@ -380,8 +387,16 @@ impl EditedAccount {
         if let Some(old) = old
             && let Ok(old_row) = row(old, &self.old_external_ids)
         {
+            let old_ids = notes(&self.old_external_ids).into_iter();
+            let old_emails = self.old_external_ids.values();
+            let old_emails = old_emails.filter_map(|(id, _)| Some(id.email.as_ref()?.key()));
             new.written = WrittenTables {
-                external_ids: texts(&self.external_ids) != texts(&self.old_external_ids),
+                names_before: Some(AccountNames {
+                    external_ids: old_ids
+                        .map(|(key, note)| (key.as_str().to_owned(), note))
+                        .collect(),
+                    emails: old_emails.collect(),
+                }),
                 watches: new.watches != watched_projects(old.get(Watches::FILE)),
                 words: AccountWords::of(&new.row) != AccountWords::of(&old_row),
             };
@@ -407,9 +422,8 @@ struct LoadedTrees(HashMap<ObjectId, Tree>);
 struct MissingTree(ObjectId);
 
 impl LoadedTrees {
-    async fn load(&mut self, store: &Store, id: ObjectId) -> Result<(), AccountsError> {
-        let tree = read_tree(store, id).await?;
-        self.0.insert(id, tree);
+    async fn load(&mut self, objects: &AccountObjects, id: ObjectId) -> Result<(), AccountsError> {
+        self.0.insert(id, objects.tree(id).await?);
         Ok(())
     }
 }

@@ -85,10 +85,7 @@ impl AccountsEdit<'_> {
         let name = AllUsersRef::AccountSequence.to_string();
         let sequence = match self.store.account_ref(&name).await? {
             None => None,
-            Some(id) => {
-                let content = self.store.account_object(id).await?.content;
-                AccountSequence::parse(&content).ok()
-            }
+            Some(id) => AccountSequence::parse(&self.objects.get(id).await?.content).ok(),
         };
         if sequence.is_some_and(|next| next.0 > number) {
             return Ok(Some(number));
@@ -103,8 +100,7 @@ impl AccountsEdit<'_> {
         let next = match self.read_ref(AllUsersRef::AccountSequence).await? {
             None => AccountId::FIRST,
             Some(id) => {
-                let content = self.store.account_object(id).await?.content;
-                AccountSequence::parse(&content)
+                AccountSequence::parse(&self.objects.get(id).await?.content)
                     .map_err(AccountsError::Sequence)?
                     .0
             }
@@ -136,7 +132,7 @@ impl AccountsEdit<'_> {
         }
         let present = match seen {
             None => None,
-            Some(id) => AccountSequence::parse(&self.store.account_object(id).await?.content).ok(),
+            Some(id) => AccountSequence::parse(&self.objects.get(id).await?.content).ok(),
         };
         let lowest = highest.and_then(AccountId::next);
         let lowest = lowest.max(present.map(|present| present.0));

@@ -1,0 +1,120 @@
+//! Reads objects of `All-Users`, and keeps those that were used last. An update of external IDs reads and writes the
+//! directories of all notes, and the next update needs most of them again. The content of an id never changes, so nothing
+//! that is kept can be out of date, whichever replica made the last update.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gix_hash::ObjectId;
+use gix_object::tree::Entry;
+use gix_object::{CommitRefIter, Tree, TreeRef};
+use lockkeeper_accounts::objects::GitObject;
+
+use super::{AccountsError, damaged};
+use crate::kit::recent::RecentMap;
+use crate::store::Store;
+
+/// Rough limit of the objects that are kept, in bytes. The directories of 300,000 notes have 2.3 MB in them that an update
+/// may need.
+const KEPT_BYTES: usize = 16 * 1024 * 1024;
+/// Number of bytes that count for each object besides its content.
+const OBJECT_SIZE: usize = 128;
+
+type KeptObjects = RecentMap<ObjectId, Arc<GitObject>>;
+
+/// Objects of `All-Users`.
+pub(in super::super) struct AccountObjects {
+    store: Store,
+    kept: Mutex<KeptObjects>,
+}
+
+impl AccountObjects {
+    pub fn new(store: Store) -> Self {
+        let kept = Mutex::new(RecentMap::new(KEPT_BYTES));
+        Self { store, kept }
+    }
+
+    /// Returns an object. The error says if it does not exist, because everything that a ref leads to is stored.
+    pub async fn get(&self, id: ObjectId) -> Result<Arc<GitObject>, AccountsError> {
+        let kept = self.kept().get(&id);
+        if let Some(object) = kept {
+            return Ok(object);
+        }
+        let object = Arc::new(self.store.account_object(id).await?);
+        keep(&mut self.kept(), &object);
+        Ok(object)
+    }
+
+    /// Returns several objects with at most one statement. The error names one that does not exist.
+    pub async fn get_all(
+        &self,
+        ids: impl IntoIterator<Item = ObjectId>,
+    ) -> Result<HashMap<ObjectId, Arc<GitObject>>, AccountsError> {
+        let (mut objects, mut missing) = (HashMap::new(), BTreeSet::new());
+        {
+            let mut kept = self.kept();
+            for id in ids {
+                match kept.get(&id) {
+                    Some(object) => drop(objects.insert(id, object)),
+                    None => drop(missing.insert(id)),
+                }
+            }
+        }
+        for (id, object) in self.store.account_objects_of(missing).await? {
+            let object = Arc::new(object);
+            keep(&mut self.kept(), &object);
+            objects.insert(id, object);
+        }
+        Ok(objects)
+    }
+
+    /// Returns the entries of a directory.
+    pub async fn tree(&self, id: ObjectId) -> Result<Tree, AccountsError> {
+        let object = self.get(id).await?;
+        TreeRef::from_bytes(&object.content, gix_hash::Kind::Sha1)
+            .map(|tree| tree.to_owned())
+            .map_err(|error| damaged(id, &error))
+    }
+
+    /// Returns the id of the root directory of a commit.
+    pub async fn root_of(&self, commit: ObjectId) -> Result<ObjectId, AccountsError> {
+        let object = self.get(commit).await?;
+        CommitRefIter::from_bytes(&object.content, gix_hash::Kind::Sha1)
+            .tree_id()
+            .map_err(|error| damaged(commit, &error))
+    }
+
+    /// Returns the entries of the root directory of a commit.
+    pub async fn root(&self, commit: ObjectId) -> Result<Tree, AccountsError> {
+        self.tree(self.root_of(commit).await?).await
+    }
+
+    /// Returns the files in a directory, without those in directories below it.
+    pub async fn files_in(&self, dir: &Tree) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
+        let blobs = dir.entries.iter().filter(|entry| entry.mode.is_blob());
+        let blobs: Vec<&Entry> = blobs.collect();
+        let objects = self.get_all(blobs.iter().map(|entry| entry.oid)).await?;
+        let files = blobs.into_iter().map(|entry| {
+            let content = objects[&entry.oid].content.clone();
+            (entry.filename.to_string(), content)
+        });
+        Ok(files.collect())
+    }
+
+    /// Keeps objects that were stored.
+    pub fn keep(&self, objects: impl IntoIterator<Item = GitObject>) {
+        let mut kept = self.kept();
+        for object in objects {
+            keep(&mut kept, &Arc::new(object));
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptObjects> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn keep(kept: &mut KeptObjects, object: &Arc<GitObject>) {
+    let bytes = object.content.len() + OBJECT_SIZE;
+    kept.insert(object.id, Arc::clone(object), bytes);
+}

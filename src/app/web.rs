@@ -162,6 +162,7 @@ async fn registry(
         peers: Arc::clone(&peers),
         config: config.misses.clone(),
         git: git.clone(),
+        mirrors: ctx.server.syncer.mirrors().clone(),
         scratch: scratch.clone(),
         leases: ctx.server.leases.clone(),
         metrics: ctx.metrics.clone(),

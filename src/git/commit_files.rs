@@ -14,18 +14,20 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::Kind;
 use lockkeeper_registry::git_archive::{ArchivedFile, read_git_archive};
 use tempfile::TempDir;
 
 use super::disk::apart;
+use super::elsewhere::valid_time;
 use super::environment::git_in;
 use super::fetch::FETCH;
 use super::object_db::{Dirs, Entry, ObjectDb, ObjectError};
 use super::objects::path_of;
-use super::{GitError, GitSettings, Mirror, Remote};
-use crate::model::{CommitSha, RepoPath};
+use super::{Git, GitError, GitSettings, Mirror, Remote, place};
+use crate::model::{CommitSha, RepoId, RepoPath};
 
 /// Directory of temporary files in the data directory. A starting server empties it.
 const SCRATCH: &str = "tmp";
@@ -164,21 +166,9 @@ impl Mirror {
         remote: &Remote<'_>,
         commit: &CommitSha,
     ) -> Result<CommitSnapshot, SnapshotError> {
-        let doing = format!("read the files of {}", commit.short());
-        let has_objects = !self.is_partial() && self.has_commit(commit).await?;
-        self.check_ours(&doing)?;
-        let borrowed = has_objects.then(|| self.dir().join("objects"));
-        let scratch = self.settings.data_dir.join(SCRATCH);
-        let dir = apart(move || make(&scratch, borrowed.as_deref()))
-            .await
-            .and_then(|made| made)
-            .map_err(GitError::from_io(&doing))?;
-        let files = CommitSnapshot {
-            settings: Arc::clone(&self.settings),
-            commit: commit.clone(),
-            dir,
-            is_fetched: !has_objects,
-        };
+        let doing = reading(commit);
+        let has_objects = self.has_all_of(commit).await?;
+        let files = self.snapshot(commit, has_objects).await?;
         if !has_objects {
             let remote = self.check(&doing, remote)?;
             let cmd = remote
@@ -199,6 +189,60 @@ impl Mirror {
         }
         Ok(files)
     }
+
+    /// Returns true if the mirror has a commit with all of its files.
+    async fn has_all_of(&self, commit: &CommitSha) -> Result<bool, GitError> {
+        Ok(!self.is_partial() && self.has_commit(commit).await?)
+    }
+
+    /// Makes a repository for the files of a commit. It borrows the objects of the mirror if that has them.
+    async fn snapshot(
+        &self,
+        commit: &CommitSha,
+        has_objects: bool,
+    ) -> Result<CommitSnapshot, GitError> {
+        let doing = reading(commit);
+        self.check_ours(&doing)?;
+        let borrowed = has_objects.then(|| self.dir().join("objects"));
+        let scratch = self.settings.data_dir.join(SCRATCH);
+        let dir = apart(move || make(&scratch, borrowed.as_deref()))
+            .await
+            .and_then(|made| made)
+            .map_err(GitError::from_io(&doing))?;
+        Ok(CommitSnapshot {
+            settings: Arc::clone(&self.settings),
+            commit: commit.clone(),
+            dir,
+            is_fetched: !has_objects,
+        })
+    }
+}
+
+impl Git {
+    /// Prepares reading the files of a commit in the mirror of a repository. `None`: there is no mirror, or it does not have
+    /// all files of the commit.
+    ///
+    /// A mirror is made with credentials. The caller makes sure that the files are only seen by people who may read the
+    /// commit.
+    pub async fn mirrored_files(
+        &self,
+        repo: &RepoId,
+        commit: &CommitSha,
+    ) -> Result<Option<CommitSnapshot>, GitError> {
+        // There is a handle for each mirror that was ever looked for, and clients name any repository.
+        if !place::mirror(&self.settings.data_dir, repo).is_dir() {
+            return Ok(None);
+        }
+        let mirror = self.mirror(repo);
+        if !mirror.has_all_of(commit).await? {
+            return Ok(None);
+        }
+        mirror.snapshot(commit, true).await.map(Some)
+    }
+}
+
+fn reading(commit: &CommitSha) -> String {
+    format!("read the files of {}", commit.short())
 }
 
 /// Makes a bare repository without refs.
@@ -236,6 +280,13 @@ impl CommitSnapshot {
     /// Returns the commit with the files.
     pub fn commit(&self) -> &CommitSha {
         &self.commit
+    }
+
+    /// Returns the time of the commit.
+    pub async fn committed_at(&self) -> Result<DateTime<Utc>, SnapshotError> {
+        let commit = self.commit.clone();
+        let seconds = self.look(move |objects| objects.time_of(&commit)).await?;
+        valid_time(seconds).ok_or_else(|| SnapshotError::Refused("it has no valid time".to_owned()))
     }
 
     /// Returns true if the files came from the forge.
@@ -333,7 +384,7 @@ impl CommitSnapshot {
                 paths.push(also.as_str());
             }
         }
-        let doing = self.doing();
+        let doing = reading(&self.commit);
         let most = limits.bytes + (measured.entries as u64 + 16) * AROUND_AN_ENTRY;
         let cmd = git_in(&self.settings, self.dir.path(), None)
             // Exactly as `go` calls it.
@@ -383,10 +434,6 @@ impl CommitSnapshot {
         })
     }
 
-    fn doing(&self) -> String {
-        format!("read the files of {}", self.commit.short())
-    }
-
     /// Measures a directory, and verifies all of its objects.
     async fn measure(&self, dir: &RepoPath, limits: FileLimits) -> Result<Measure, GitError> {
         let (dir, commit) = (dir.clone(), self.commit.clone());
@@ -414,7 +461,7 @@ impl CommitSnapshot {
         &self,
         look: impl FnOnce(&ObjectDb) -> Result<T, ObjectError> + Send + 'static,
     ) -> Result<T, GitError> {
-        let (doing, dir) = (self.doing(), self.dir.path().to_owned());
+        let (doing, dir) = (reading(&self.commit), self.dir.path().to_owned());
         let looked = apart(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
         let Ok(looked) = tokio::time::timeout(self.settings.deadline, looked).await else {
             let message = "reading the commit took too long".to_owned();

@@ -236,9 +236,13 @@ fn size_of(dir: &Path) -> u64 {
     size
 }
 
-/// Reads the time of a commit in seconds. Others than `go` writes, with a year of more than four digits, are not valid.
 fn time_of(text: &str) -> Option<DateTime<Utc>> {
-    let time = DateTime::from_timestamp(text.trim().parse().ok()?, 0)?;
+    valid_time(text.trim().parse().ok()?)
+}
+
+/// Returns the time of a commit. Others than `go` writes, with a year of more than four digits, are not valid.
+pub(super) fn valid_time(seconds: i64) -> Option<DateTime<Utc>> {
+    let time = DateTime::from_timestamp(seconds, 0)?;
     (1970..=9999).contains(&time.year()).then_some(time)
 }
 

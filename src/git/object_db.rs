@@ -313,6 +313,17 @@ impl ObjectDb {
         parsed.map_err(unreadable)
     }
 
+    /// Returns the time of a commit: when it was committed, in seconds of Unix time.
+    pub(super) fn time_of(&self, commit: &CommitSha) -> Result<i64, ObjectError> {
+        let bytes = self.read(id_of(commit)?, Kind::Commit)?;
+        let parsed = gix_object::CommitRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1);
+        let committer = parsed.committer().map_err(unreadable)?;
+        committer
+            .time()
+            .map(|time| time.seconds)
+            .map_err(unreadable)
+    }
+
     /// Returns the entries of a directory.
     pub(super) fn entries(&self, dir: ObjectId) -> Result<Entries, ObjectError> {
         entries_of(&self.read(dir, Kind::Tree)?)

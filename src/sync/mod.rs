@@ -152,6 +152,11 @@ impl Syncer {
         &self.0.parts.home
     }
 
+    /// Returns the mirrors on this disk, for reading.
+    pub fn mirrors(&self) -> &Git {
+        &self.0.parts.git
+    }
+
     /// Returns the mirror of a repository. A caller that changes it holds its gate and its lease.
     pub fn mirror(&self, repo: &RepoId) -> Mirror {
         self.0.parts.git.mirror(repo)

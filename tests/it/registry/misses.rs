@@ -9,6 +9,7 @@ use lockkeeper::features::registry::{
     AddNamespace, FillFault, ForeignVersions, LogOutcome, NewChange, Published, VersionOrigin,
     Visibility,
 };
+use lockkeeper::git::{Git, GitSettings, RefSelection, Remote};
 use lockkeeper::store::Store;
 use lockkeeper_registry::records::{RecordChange, TakedownKind};
 use lockkeeper_registry::states::BaseLocation;
@@ -34,6 +35,7 @@ store_test!(
     a_version_never_changes_after_it_was_fetched,
     a_full_cache_keeps_nothing_more,
     a_pseudo_version_must_be_the_one_that_go_makes,
+    files_of_a_public_commit_come_from_our_mirror,
     the_list_has_new_tags_of_the_repository,
     what_is_here_is_served_while_its_host_is_mute,
     names_from_elsewhere_in_two_cases_are_two_names,
@@ -552,6 +554,51 @@ async fn a_pseudo_version_must_be_the_one_that_go_makes(db: &TestDb) {
         .unwrap();
     let content = &version.known.content().unwrap().content;
     assert_eq!(content.commit.as_ref().unwrap().as_str(), commit);
+}
+
+async fn files_of_a_public_commit_come_from_our_mirror(db: &TestDb) {
+    let outside = Outside::open().await;
+    let repository = usual(&outside);
+    let hidden = repository.commit(&[("net.go", "package net\n\nconst Version = 2\n")]);
+    mirror(db, 1, &outside).await;
+    repository.take_back();
+    let office = Office::open(db).await;
+    let (_, token) = office.token(&["read:*"]).await;
+    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let before = outside.git_requests();
+    let info_of_version = server.get(&info(MODULE, "v1.0.0"), &token).await;
+    assert_eq!(
+        info_of_version.text(),
+        r#"{"Version":"v1.0.0","Time":"2026-01-02T03:04:05Z"}"#
+    );
+    // The tags were listed without credentials, and no files were fetched.
+    assert_eq!(outside.git_requests() - before, 1);
+    assert!(!outside.saw_credentials());
+    let zip = format!("{GO}/{MODULE}/@v/v1.0.0.zip");
+    assert_eq!(server.status(&zip, &token).await, 200);
+    // Only our mirror has the other commit.
+    let version = format!("v1.0.1-0.20260102030405-{}", &hidden[..12]);
+    assert_eq!(server.status(&info(MODULE, &version), &token).await, 404);
+    let (_, why) = fault(db.store(), &key(MODULE, &version)).await;
+    assert!(why.contains("no branch and no tag has the commit"), "{why}");
+}
+
+/// Makes the mirror of the usual repository in the data directory of a server.
+async fn mirror(db: &TestDb, number: u32, outside: &Outside) {
+    let data = db.dir.path().join(format!("data-{number}"));
+    let path = std::env::var_os("PATH").unwrap();
+    let git = Git::new(GitSettings::new(data, path));
+    let remote = Remote {
+        url: &outside.address(REPOSITORY),
+        credentials: None,
+        deadline: Duration::from_mins(1),
+    };
+    let selection = RefSelection {
+        branches: true,
+        pulls: [].into(),
+    };
+    let repo = "code.example.org/acme/net".parse().unwrap();
+    git.mirror(&repo).sync(&remote, &selection).await.unwrap();
 }
 
 async fn the_list_has_new_tags_of_the_repository(db: &TestDb) {

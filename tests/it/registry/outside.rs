@@ -146,6 +146,11 @@ impl Outside {
         self.git.log.lock().unwrap().asked_for_refs.len()
     }
 
+    /// Returns the address of a repository for a server that has access to it.
+    pub fn address(&self, path: &str) -> String {
+        format!("{}/{path}", self.git.url)
+    }
+
     /// Returns true if a request to a repository had credentials.
     pub fn saw_credentials(&self) -> bool {
         let log = self.git.log.lock().unwrap();
@@ -170,6 +175,12 @@ impl Repository {
         git(&self.work, &["commit", "-q", "--allow-empty", "-m", "x"]);
         git(&self.work, &["push", "-q", "origin", "HEAD:main"]);
         git(&self.work, &["rev-parse", "HEAD"])
+    }
+
+    /// Takes the newest commit off the branch.
+    pub fn take_back(&self) {
+        git(&self.work, &["reset", "-q", "--hard", "HEAD~1"]);
+        git(&self.work, &["push", "-q", "-f", "origin", "HEAD:main"]);
     }
 
     /// Commits the usual file of a module, and directories within directories that have the same ten entries each: ten files

@@ -22,7 +22,7 @@ const OBJECT_SIZE: usize = 128;
 
 type KeptObjects = RecentMap<ObjectId, Arc<GitObject>>;
 
-/// Objects of `All-Users`.
+/// Reader of the objects of `All-Users`.
 pub(in super::super) struct AccountObjects {
     store: Store,
     kept: Mutex<KeptObjects>,

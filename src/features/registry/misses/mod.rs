@@ -51,7 +51,7 @@ pub use self::store::{FailedFill, FillFault, FilledCache};
 use self::version_control::{VcsParts, VersionControl, sweep};
 use super::{PeerExchange, Registry};
 use crate::config::server::RegistryMisses;
-use crate::git::GitSettings;
+use crate::git::{Git, GitSettings};
 use crate::leases::Leases;
 use crate::telemetry::Metrics;
 
@@ -68,6 +68,8 @@ pub(crate) struct MissParts {
     pub config: RegistryMisses,
     /// Settings of git for repositories elsewhere.
     pub git: GitSettings,
+    /// Mirrors of this server.
+    pub mirrors: Git,
     /// Directory for scratch repositories.
     pub scratch: PathBuf,
     /// Leases of this server.
@@ -85,6 +87,7 @@ pub(crate) fn open_misses(parts: MissParts) -> Result<Misses, reqwest::Error> {
         peers,
         config,
         git,
+        mirrors,
         scratch,
         leases,
         metrics,
@@ -104,6 +107,7 @@ pub(crate) fn open_misses(parts: MissParts) -> Result<Misses, reqwest::Error> {
             versions: config.versions,
             limits,
             git,
+            mirrors,
             scratch,
         })?)
     };

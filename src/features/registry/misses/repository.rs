@@ -4,6 +4,7 @@ use lockkeeper_registry::names::GoPath;
 use url::Url;
 
 use crate::config::server::VcsHosts;
+use crate::model::RepoId;
 
 /// Hosts whose repositories are named by the first two elements after the host.
 const WELL_KNOWN: [&str; 2] = ["github.com", "bitbucket.org"];
@@ -80,6 +81,17 @@ fn address(path: &str) -> Result<Url, String> {
 }
 
 impl GoRepository {
+    /// Returns the name that a mirror of the repository has. `None`: the repository cannot have a mirror, because of its port or
+    /// its name.
+    pub fn mirrored_as(&self) -> Option<RepoId> {
+        if self.url.port().is_some() {
+            return None;
+        }
+        let path = self.url.path().trim_matches('/');
+        let path = path.strip_suffix(".git").unwrap_or(path);
+        format!("{}/{path}", self.url.host_str()?).parse().ok()
+    }
+
     /// Returns the place of a module. The error is a sentence that says why the repository cannot have it.
     pub fn place_of(&self, path: &GoPath) -> Result<ModulePlace, String> {
         let join = |one: &str, other: &str| match (one, other) {
@@ -167,6 +179,24 @@ mod tests {
         ] {
             assert_eq!(lead(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_repository_is_mirrored_under_the_name_that_it_has_on_its_forge() {
+        let name = |url: &str| {
+            let repository = GoRepository {
+                root: "x".to_owned(),
+                url: url.parse().unwrap(),
+                directory: String::new(),
+            };
+            repository.mirrored_as().map(|repo| repo.to_string())
+        };
+        let same = Some("github.com/acme/net".to_owned());
+        assert_eq!(name("https://github.com/acme/net"), same);
+        assert_eq!(name("https://github.com/Acme/net.git"), same);
+        assert_eq!(name("https://github.com:8443/acme/net"), None);
+        assert_eq!(name("https://github.com/net"), None);
+        assert_eq!(name("https://github.com/acme/a%20b"), None);
     }
 
     #[test]

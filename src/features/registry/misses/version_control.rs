@@ -1,7 +1,8 @@
 //! The source that reads Git repositories on allowed hosts.
 //!
-//! Our own mirrors are no part of it: they are made with credentials, and nothing proves that everyone may read what they
-//! have. A public repository is fetched again, without credentials.
+//! Our own mirrors are made with credentials, so nothing in one shows that everyone may read it. What does is the answer of
+//! the host to a client without credentials: a commit that is under a branch or tag there may be read by everyone, with all of
+//! its files. So each version is looked up at the host, and the files of its commit come from our mirror if it has them.
 //!
 //! A fetched version is trusted when it comes first, and never changes from then on (R1): a tag that moves later leads to
 //! no other content here.
@@ -32,9 +33,9 @@ use super::store::FilledCache;
 use crate::config::server::{MissLimits, VcsHosts};
 use crate::config::size::{ByteSize, shown};
 use crate::errors::describe_error;
-use crate::git::{Elsewhere, GitSettings};
+use crate::git::{CommitSnapshot, Elsewhere, Git, GitSettings};
 use crate::kit::recent::RecentMap;
-use crate::model::{Actor, Cause, Origin};
+use crate::model::{Actor, Cause, CommitSha, Origin};
 
 /// Time for which the tags of a repository, or the failure to list them, are kept.
 const TAGS_TIME: Duration = Duration::from_mins(1);
@@ -71,6 +72,8 @@ pub(in crate::features::registry) struct VcsParts {
     pub limits: MissLimits,
     /// Settings of git for these repositories.
     pub git: GitSettings,
+    /// Mirrors of this server.
+    pub mirrors: Git,
     /// Directory for scratch repositories.
     pub scratch: PathBuf,
 }
@@ -83,6 +86,7 @@ pub(in crate::features::registry) struct VersionControl {
     versions: u64,
     limits: MissLimits,
     git: GitSettings,
+    mirrors: Git,
     scratch: PathBuf,
     imports: GoImports,
     leads: Mutex<RecentMap<GoPath, (Instant, GoRepository)>>,
@@ -117,6 +121,7 @@ impl VersionControl {
             versions: parts.versions,
             limits: parts.limits,
             git: parts.git,
+            mirrors: parts.mirrors,
             scratch: parts.scratch,
             leads: Mutex::new(RecentMap::new(LEAD_BYTES)),
             tags: Mutex::new(RecentMap::new(TAGS_BYTES)),
@@ -251,12 +256,17 @@ impl VersionControl {
             }
         };
         let (wanted, expected) = wanted;
-        let commit = scratch.fetch(&wanted).await?;
-        if commit != expected {
-            return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
-        }
-        let committed_at = scratch.time(&commit).await?;
-        let files = scratch.into_snapshot(commit);
+        let files = match self.mirrored(repository, &expected).await {
+            Some(files) => files,
+            None => {
+                let commit = scratch.fetch(&wanted).await?;
+                if commit != expected {
+                    return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
+                }
+                scratch.into_snapshot(commit)
+            }
+        };
+        let committed_at = files.committed_at().await?;
         let directory = module_directory(&files, place, path).await?;
         let staging = self.registry.blobs().staging_dir();
         let (key, files) = (key.clone(), Arc::new(files));
@@ -267,6 +277,24 @@ impl VersionControl {
             committed_at: Some(committed_at),
             ..package
         })
+    }
+
+    /// Returns the files of a commit from our mirror of its repository, if that has them. The host has just shown the commit
+    /// to a client without credentials, under a branch or tag.
+    async fn mirrored(
+        &self,
+        repository: &GoRepository,
+        commit: &CommitSha,
+    ) -> Option<CommitSnapshot> {
+        let repo = repository.mirrored_as()?;
+        match self.mirrors.mirrored_files(&repo, commit).await {
+            Ok(files) => files,
+            Err(error) => {
+                // The host has the files as well.
+                warn!(%repo, error = describe_error(&error), "Cannot read a commit in the mirror");
+                None
+            }
+        }
     }
 
     /// Publishes a package that was fetched.

@@ -327,7 +327,7 @@ impl<'a> UpdateTurn<'a> {
     /// Begins with the present state.
     pub(super) fn begin(&self) -> AccountsEdit<'_> {
         AccountsEdit::new(
-            (self.store, self.objects),
+            self.objects,
             self.numbers,
             self.expected,
             self.signed_in.as_ref(),

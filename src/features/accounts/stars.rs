@@ -44,7 +44,7 @@ pub struct IndexedStar {
     pub change: ChangeNumber,
     /// None if the star is gone.
     pub labels: BTreeSet<String>,
-    /// True if the star has no rows yet.
+    /// True if the star had no ref, or no rows when tables were compared. Then no rows are removed.
     pub is_new: bool,
 }
 
@@ -269,7 +269,7 @@ pub(super) async fn stars_index_in_tx(tx: &mut Tx, stars: &[IndexedStar]) -> Res
                 values.push_bind(i64::from(change.get()));
                 values.push_bind(*label);
             },
-            // Rows of a star without a ref may be there. The next reindex corrects them.
+            // Wrong rows of a star without a ref may be there. They stay until the next reindex.
             " ON CONFLICT (account, change_number, label) DO NOTHING"
         )?;
     }

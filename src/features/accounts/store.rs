@@ -98,7 +98,8 @@ pub struct ExternalIdRow {
 
 /// Account as it is before an update, with the refs that it comes from. All of it is of one moment.
 pub(super) struct AccountState {
-    pub row: AccountRow,
+    /// Committer time of the first commit.
+    pub registered_at: DateTime<Utc>,
     pub external_ids: Vec<ExternalIdRow>,
     /// Newest commit of its branch.
     pub branch: Option<ObjectId>,
@@ -121,8 +122,8 @@ pub struct IndexedAccount {
 /// Rows of an account that an update writes again, besides that in `accounts`. The others are as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenTables {
-    /// External IDs and addresses that have rows. Only what differs from them is written. `None`: nothing is known about the
-    /// rows, so all of them are.
+    /// External IDs and addresses before the update. Only what differs from them is written. `None`: nothing is known about the
+    /// rows, so all of them are. The addresses come from the notes. If their rows differ, the reconciler makes them again.
     pub names_before: Option<AccountNames>,
     pub watches: bool,
     pub words: bool,
@@ -137,7 +138,7 @@ impl WrittenTables {
     };
 }
 
-/// Rows of the external IDs and addresses of an account.
+/// External IDs and addresses of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountNames {
     /// Blobs of the notes by key.
@@ -147,7 +148,7 @@ pub struct AccountNames {
 }
 
 impl IndexedAccount {
-    /// Returns the external IDs without a row.
+    /// Returns the external IDs that had no row with this note.
     pub(super) fn new_external_ids(&self) -> impl Iterator<Item = (&ExternalIdKey, ObjectId)> {
         let before = self.written.names_before.as_ref();
         let ids = self.external_ids.iter().map(|(key, note)| (key, *note));
@@ -156,7 +157,7 @@ impl IndexedAccount {
         })
     }
 
-    /// Returns the addresses without a row.
+    /// Returns the addresses that the account did not have.
     pub(super) fn new_emails(&self) -> impl Iterator<Item = &AccountEmail> {
         let before = self.written.names_before.as_ref();
         let emails = self.emails.iter();
@@ -164,19 +165,15 @@ impl IndexedAccount {
             .filter(move |email| before.is_none_or(|before| !before.emails.contains(&email.key())))
     }
 
-    /// Returns the keys of known rows that do not stay as they are.
+    /// Returns the keys of external IDs that the account has no more.
     pub(super) fn old_external_ids(&self) -> impl Iterator<Item = &str> {
         let before = self.written.names_before.iter();
-        let before = before.flat_map(|before| &before.external_ids);
-        let stays = |key: &str, note: ObjectId| {
-            let mut ids = self.external_ids.iter();
-            ids.any(|(own, blob)| own.as_str() == key && *blob == note)
-        };
-        let old = before.filter(move |(key, note)| !stays(key, **note));
-        old.map(|(key, _)| key.as_str())
+        let before = before.flat_map(|before| before.external_ids.keys());
+        let stays = |key: &str| self.external_ids.iter().any(|(own, _)| own.as_str() == key);
+        before.map(String::as_str).filter(move |key| !stays(key))
     }
 
-    /// Returns the addresses of known rows that do not stay.
+    /// Returns the addresses that the account has no more.
     pub(super) fn old_emails(&self) -> impl Iterator<Item = &str> {
         let before = self.written.names_before.iter();
         let before = before.flat_map(|before| &before.emails);
@@ -291,8 +288,7 @@ pub(super) struct AccountColumns {
 
 #[derive(sqlx::FromRow)]
 struct StateColumns {
-    #[sqlx(flatten)]
-    account: AccountColumns,
+    registered_at: DateTime<Utc>,
     branch: Option<Vec<u8>>,
     notes: Option<Vec<u8>>,
     external_id: Option<String>,
@@ -437,30 +433,23 @@ impl Store {
     /// Returns an account for an update.
     pub(super) async fn account_state(&self, number: AccountId) -> Result<Option<AccountState>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, StateColumns>(
-            "SELECT a.number, a.full_name, a.preferred_email, a.status, a.active, a.username, a.registered_at, a.commit_id, \
-             e.external_id, e.note_id, (SELECT object_id FROM account_refs WHERE name = $2) AS branch, \
+            "SELECT a.registered_at, e.external_id, e.note_id, \
+             (SELECT object_id FROM account_refs WHERE name = $2) AS branch, \
              (SELECT object_id FROM account_refs WHERE name = 'refs/meta/external-ids') AS notes \
              FROM accounts a LEFT JOIN account_external_ids e ON e.account = a.number WHERE a.number = $1")
             .bind(i64::from(number.get())).bind(AllUsersRef::User(number).to_string()).fetch_all(db))?;
         let mut state: Option<AccountState> = None;
         for row in rows {
-            let StateColumns {
-                account,
-                branch,
-                notes,
-                external_id,
-                note_id,
-            } = row;
             let state = match &mut state {
                 Some(state) => state,
                 None => state.insert(AccountState {
-                    row: account.read()?,
+                    registered_at: row.registered_at,
                     external_ids: Vec::new(),
-                    branch: branch.map(|id| object_id(&id)).transpose()?,
-                    notes: notes.map(|id| object_id(&id)).transpose()?,
+                    branch: row.branch.map(|id| object_id(&id)).transpose()?,
+                    notes: row.notes.map(|id| object_id(&id)).transpose()?,
                 }),
             };
-            if let (Some(key), Some(note)) = (external_id, note_id) {
+            if let (Some(key), Some(note)) = (row.external_id, row.note_id) {
                 state.external_ids.push(ExternalIdRow {
                     key,
                     account: number,

@@ -75,11 +75,12 @@ pub struct RefUpdate {
 
 impl RefUpdate {
     /// Returns true if the ref gets another object, and false if it stays or is removed.
-    fn is_set(&self) -> bool {
+    fn is_written(&self) -> bool {
         self.to.is_some() && self.to != self.from
     }
 
-    fn is_gone(&self) -> bool {
+    /// Returns true if there is a ref to remove.
+    fn is_removed(&self) -> bool {
         self.to.is_none() && self.from.is_some()
     }
 }
@@ -271,8 +272,8 @@ fn event(cause: Cause) -> NewLockEvent {
 async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<String>> {
     // Most updates need one statement.
     if refs.len() <= FEW_REFS {
-        let set = refs.iter().filter(|update| update.is_set()).count() as u64;
-        let gone = refs.iter().filter(|update| update.is_gone()).count() as u64;
+        let set = refs.iter().filter(|update| update.is_written()).count() as u64;
+        let gone = refs.iter().filter(|update| update.is_removed()).count() as u64;
         let is_done = match (set, gone) {
             (1.., 0) => refs_set_if_unmoved_in_tx(tx, refs).await? == set,
             (0, 1..) => refs_remove_if_unmoved_in_tx(tx, refs).await? == gone,
@@ -291,7 +292,7 @@ async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<Strin
         if let Some(moved) = moved {
             return Ok(Some(moved.name.clone()));
         }
-        let set = refs.iter().filter(|update| update.is_set());
+        let set = refs.iter().filter(|update| update.is_written());
         let set = set.filter_map(|update| Some((&update.name, update.to?)));
         let set: Vec<(&String, ObjectId)> = set.collect();
         if !set.is_empty() {
@@ -305,14 +306,15 @@ async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<Strin
                 " ON CONFLICT (name) DO UPDATE SET object_id = excluded.object_id"
             )?;
         }
-        for gone in refs.iter().filter(|update| update.is_gone()) {
+        for gone in refs.iter().filter(|update| update.is_removed()) {
             execute!(tx, "DELETE FROM account_refs WHERE name = $1", &gone.name)?;
         }
     }
     Ok(None)
 }
 
-/// Executes a statement on `wanted`, the rows of refs with their old and their new objects.
+/// Executes a statement on `wanted`, which has a row for each ref with its old and its new object. `$statement` ends with its
+/// `WHERE` clause, to which the condition is added that all refs are where they were.
 macro_rules! execute_wanted {
     ($tx:expr, $refs:expr, $statement:literal, $tail:literal) => {
         execute_values!(
@@ -369,8 +371,8 @@ async fn refs_named_in_tx(tx: &mut Tx, names: &[String]) -> Result<HashMap<Strin
 }
 
 async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> Result<()> {
-    // Most bytes are hashes and short lines, which higher levels do not make smaller. To set this up takes longer than
-    // to compress a small object.
+    // Most bytes are hashes and short lines, which higher levels do not make smaller. Setting up this state takes longer than
+    // compressing a small object, so all objects share it.
     let mut zlib = Compress::new(Compression::fast(), true);
     let mut bytes = 0;
     let small = objects.chunk_by(|_, next| {
@@ -420,7 +422,7 @@ fn packed(content: &[u8], zlib: &mut Compress) -> Result<Vec<u8>> {
     }
 }
 
-/// Removes the rows of accounts that are gone or written again, without those of their stars.
+/// Removes all rows of deleted accounts, and rows of others that do not stay. Those of stars are left alone.
 async fn accounts_clear_in_tx(tx: &mut Tx, change: &AccountsChange) -> Result<()> {
     macro_rules! clear {
         ($tx:expr, $database:ty, $table:expr, $rows:expr) => {{
@@ -452,11 +454,14 @@ async fn accounts_clear_in_tx(tx: &mut Tx, change: &AccountsChange) -> Result<()
         let cleared = cleared.map(|account| number(account.row.number));
         cleared.chain(deleted.iter().copied()).collect()
     };
-    let unknown = cleared(|written| written.names_before.is_none());
-    clear_all!("DELETE FROM account_emails WHERE account IN (", unknown);
+    let all_names_of = cleared(|written| written.names_before.is_none());
+    clear_all!(
+        "DELETE FROM account_emails WHERE account IN (",
+        all_names_of
+    );
     clear_all!(
         "DELETE FROM account_external_ids WHERE account IN (",
-        unknown
+        all_names_of
     );
     let accounts = change.accounts.iter();
     let emails: Vec<&str> = accounts.flat_map(IndexedAccount::old_emails).collect();
@@ -573,7 +578,9 @@ async fn external_ids_add_in_tx(
             values.push_bind(i64::from(account.get()));
             values.push_bind(note.as_bytes());
         },
-        " ON CONFLICT (external_id) DO NOTHING"
+        // A reindex may have made the row since the account was read.
+        " ON CONFLICT (external_id) DO UPDATE SET note_id = excluded.note_id \
+         WHERE account_external_ids.account = excluded.account"
     )?;
     if added == ids.len() as u64 {
         return Ok(None);

@@ -30,6 +30,7 @@ use crate::support::program::{Said, lockkeeper};
 store_test!(
     of_many_arrivals_of_one_external_id_one_makes_an_account,
     of_many_who_take_one_address_one_gets_it,
+    an_address_stays_with_an_account_until_its_last_external_id_goes,
     no_number_is_given_twice,
     no_number_of_a_batch_is_given_twice,
     numbers_from_before_a_restored_backup_are_not_given,
@@ -116,6 +117,37 @@ async fn of_many_who_take_one_address_one_gets_it(db: &TestDb) {
     .await;
     let created: Vec<u32> = outcomes.into_iter().filter_map(Result::ok).collect();
     assert_eq!(created, [1_000_000]);
+    assert_sound(db);
+}
+
+async fn an_address_stays_with_an_account_until_its_last_external_id_goes(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let by = by_ops();
+    let with_address = |address: &str| NewAccount {
+        email: Some(address.parse().unwrap()),
+        ..NewAccount::default()
+    };
+    let kim = users.create(&by, &with_address("kim@example.com"));
+    let kim = kim.await.unwrap();
+    let key: ExternalIdKey = "github:583231".parse().unwrap();
+    let in_capitals: AccountEmail = "KIM@example.com".parse().unwrap();
+    users
+        .link(&by, kim, &key, Some(&in_capitals))
+        .await
+        .unwrap();
+    for gone in ["github:583231", "mailto:kim@example.com"] {
+        assert_sound(db);
+        let taken = users.create(&by, &with_address("Kim@Example.com")).await;
+        let taken = taken.unwrap_err().to_string();
+        assert_eq!(
+            taken,
+            "`Kim@Example.com` belongs to account 1000000; remove it there first"
+        );
+        let gone = [gone.parse().unwrap()];
+        users.unlink(&by, kim, &gone).await.unwrap();
+    }
+    let lee = users.create(&by, &with_address("Kim@Example.com"));
+    lee.await.unwrap();
     assert_sound(db);
 }
 
@@ -761,8 +793,7 @@ async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
     assert_eq!(nobody, PasswordVerdict::Wrong);
 }
 
-/// Taking a lock sends two statements between the beginning and the end of its transaction. SQLite runs the same ones, on
-/// threads whose log is not recorded.
+/// SQLite runs the same statements, on threads whose log is not recorded.
 #[tokio::test]
 async fn an_update_sends_few_statements() {
     let db = TestDb::new(Backend::Postgres).await;

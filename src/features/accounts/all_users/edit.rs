@@ -100,13 +100,13 @@ pub(in super::super) struct PushedBranch {
 
 impl<'a> AccountsEdit<'a> {
     pub(super) fn new(
-        (store, objects): (&'a Store, &'a AccountObjects),
+        objects: &'a AccountObjects,
         numbers: &'a AccountNumbers,
         expected: Option<ObjectId>,
         signed_in: Option<&'a SignedInAccount>,
     ) -> Self {
         Self {
-            store,
+            store: objects.store(),
             objects,
             numbers,
             expected,
@@ -184,7 +184,7 @@ impl<'a> AccountsEdit<'a> {
             tip: Some(tip),
             other_files: self.other_files(&root).await?,
             root,
-            registered_at: Some(state.row.registered_at),
+            registered_at: Some(state.registered_at),
             old_files: files.clone(),
             files,
             old_external_ids: external_ids.clone(),
@@ -253,8 +253,8 @@ impl<'a> AccountsEdit<'a> {
         Ok(Some(files))
     }
 
-    /// Gives an account the files of an earlier commit. `active` and SSH keys stay as they are, and an address that the
-    /// account has no more is left out.
+    /// Gives an account the files of an earlier commit, which the caller has found in its history. `active` and SSH keys stay as
+    /// they are, and an address that the account has no more is left out.
     pub(in super::super) async fn restore(
         &mut self,
         account: AccountId,

@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::kit::recent::RecentMap;
 use lockkeeper_registry::names::GoPath;
 use lockkeeper_registry::versions::GoVersion;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::kit::recent::RecentMap;
 
 /// Time for which a list, or the failure to read it, counts.
 const LIST_TIME: Duration = Duration::from_mins(1);

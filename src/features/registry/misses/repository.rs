@@ -81,15 +81,14 @@ fn address(path: &str) -> Result<Url, String> {
 }
 
 impl GoRepository {
-    /// Returns the name that a mirror of the repository has. `None`: the repository cannot have a mirror, because of its port or
-    /// its name.
+    /// Returns the name that a mirror of this very repository has. `None`: there cannot be one, because of the port or the
+    /// name.
     pub fn mirrored_as(&self) -> Option<RepoId> {
-        if self.url.port().is_some() {
-            return None;
-        }
-        let path = self.url.path().trim_matches('/');
+        let path = self.url.path().strip_prefix('/')?;
         let path = path.strip_suffix(".git").unwrap_or(path);
-        format!("{}/{path}", self.url.host_str()?).parse().ok()
+        let repo: RepoId = format!("{}/{path}", self.url.host_str()?).parse().ok()?;
+        // Names of mirrors have no capital letters. On some hosts, the name with capitals is another repository.
+        (self.url.port().is_none() && repo.full_name() == path).then_some(repo)
     }
 
     /// Returns the place of a module. The error is a sentence that says why the repository cannot have it.
@@ -193,7 +192,9 @@ mod tests {
         };
         let same = Some("github.com/acme/net".to_owned());
         assert_eq!(name("https://github.com/acme/net"), same);
-        assert_eq!(name("https://github.com/Acme/net.git"), same);
+        assert_eq!(name("https://github.com/acme/net.git"), same);
+        assert_eq!(name("https://github.com/Acme/net"), None);
+        assert_eq!(name("https://github.com/acme/net/"), None);
         assert_eq!(name("https://github.com:8443/acme/net"), None);
         assert_eq!(name("https://github.com/net"), None);
         assert_eq!(name("https://github.com/acme/a%20b"), None);

@@ -112,10 +112,13 @@ pub async fn build_on(
     let tools = tools(config, &parts, &environments.plans)?;
     let boundaries =
         Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
-    let settings_of_git = |dirs: &[&str]| GitSettings {
-        sandbox: boundaries.of_git(&environments.plans, dirs),
-        hold: Some(git_hold(&storage.data_dir)),
-        ..GitSettings::new(&storage.data_dir, environments.plans.path())
+    let settings_of_git = |dirs: &[&str]| {
+        let git = GitSettings {
+            sandbox: boundaries.of_git(&environments.plans, dirs),
+            hold: Some(git_hold(&storage.data_dir)),
+            ..GitSettings::new(&storage.data_dir, environments.plans.path())
+        };
+        reaching_hosts(git, &parts.environment)
     };
     let git = settings_of_git(&["mirrors", "checkouts"]);
     // No git that reads the repositories of others can read the accounts.
@@ -134,7 +137,7 @@ pub async fn build_on(
             },
             config: own,
             keys: keys.clone(),
-            git: git_of_fills(settings_of_git(&[FILLS_DIR]), &parts.environment),
+            git: settings_of_git(&[FILLS_DIR]),
             scratch: storage.data_dir.join(FILLS_DIR),
         })
     };
@@ -314,8 +317,8 @@ pub(super) fn git_hold(data_dir: &Path) -> PathBuf {
     data_dir.join("git.lock")
 }
 
-/// Lets git reach hosts on the internet by the proxy of the server, with the authorities that the server trusts.
-fn git_of_fills(mut git: GitSettings, environment: &BTreeMap<String, String>) -> GitSettings {
+/// Lets git reach other hosts by the proxy of the server, with the authorities that the server trusts.
+fn reaching_hosts(mut git: GitSettings, environment: &BTreeMap<String, String>) -> GitSettings {
     let named = |names: &[&'static str]| -> Vec<(OsString, OsString)> {
         let found = names.iter().filter_map(|name| {
             let value = environment.get(*name)?;
@@ -500,6 +503,32 @@ fn search(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn git_reaches_hosts_as_the_server_does() {
+        let environment = [
+            ("HTTPS_PROXY", "http://kim:hunter2@proxy.example.com:3128"),
+            ("no_proxy", "git.example.com"),
+            ("SSL_CERT_FILE", "/etc/acme/ca.pem"),
+            ("GIT_SSL_CAPATH", "/etc/acme/certs"),
+            ("SSL_CERT_DIR", "/etc/acme/more"),
+            ("GIT_SSL_NO_VERIFY", "1"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let git = GitSettings::new("/srv/lockkeeper", "/usr/bin");
+        let git = reaching_hosts(git, &environment.into());
+        let variables: BTreeMap<_, _> = git.env.iter().cloned().collect();
+        let expected = [
+            ("PATH", "/usr/bin"),
+            ("HTTPS_PROXY", "http://kim:hunter2@proxy.example.com:3128"),
+            ("no_proxy", "git.example.com"),
+            ("GIT_SSL_CAINFO", "/etc/acme/ca.pem"),
+            ("GIT_SSL_CAPATH", "/etc/acme/certs"),
+        ];
+        let expected = expected.map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(variables, BTreeMap::from(expected));
+    }
 
     #[test]
     fn a_data_directory_that_others_can_read_is_told() {

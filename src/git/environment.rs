@@ -98,8 +98,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("core.bigFileThreshold", "16m"),
 ];
 
-/// Variables by which git reaches such repositories as the server reaches other hosts. Others could have credentials, such as
-/// configuration of git with headers, or certificates of the server.
+/// Variables by which git reaches other hosts as the server does. Further ones could have credentials, such as configuration of
+/// git with headers, or certificates of the server.
 pub const PROXY_VARIABLES: &[&str] = &[
     "https_proxy",
     "HTTPS_PROXY",

@@ -214,7 +214,7 @@ fn same(given: &str, expected: &str) -> bool {
         .into()
 }
 
-/// Reads `Authorization: Basic base64(user:password)`, RFC 7617.
+/// Reads `Authorization: Basic base64(user:password)`, RFC 7617. An empty password is none.
 pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
@@ -223,7 +223,8 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     }
     let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
     let (user, password) = text.split_once(':')?;
-    Some((user.to_owned(), password.to_owned()))
+    // git first tries the user of an address with an empty password. It guesses nothing, so it does not count as a guess.
+    (!password.is_empty()).then(|| (user.to_owned(), password.to_owned()))
 }
 
 /// The user who makes the request, and the address of the request. Where nobody has to sign in, a placeholder stands

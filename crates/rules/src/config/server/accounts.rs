@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::github::without_encryption;
-use super::problems::StartupWarning;
+use super::github::is_loopback;
 use super::reader::{ReadResult, SettingReader};
 use super::section::section;
 use super::storage::{DATABASE_FORMS, Database, parse_database, read_database};
@@ -147,9 +146,6 @@ fn read_mirror(reader: &mut SettingReader<'_>) -> ReadResult<Option<AccountsMirr
     } else {
         read_http(reader, user, token, key.is_some() || known_hosts.is_some())?
     };
-    if let Some(warning) = without_encryption(&url) {
-        reader.warn(StartupWarning::with(TO, warning));
-    }
     let url = without_user(url);
     Ok(Some(AccountsMirrorConfig { url, access }))
 }
@@ -161,10 +157,17 @@ fn repository_url(text: &str) -> Result<Url, &'static str> {
          (docs/accounts.md)"
     })?;
     match url.scheme() {
-        "https" | "http" | "ssh" => {}
+        "https" | "ssh" => {}
+        "http" if is_loopback(&url) => {}
+        "http" => {
+            return Err(
+                "an http: URL, so everybody on the way could read the hashes of passwords. It is only supported for this \
+                 machine itself",
+            );
+        }
         _ => {
             return Err(
-                "only https:, http: and ssh: URLs are supported. A directory would be on one server only: run \
+                "only https: and ssh: URLs are supported. A directory would be on one server only: run \
                  `git clone --mirror` there (docs/accounts.md)",
             );
         }

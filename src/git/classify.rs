@@ -212,8 +212,8 @@ fn is_reason_of_ssh(line: &str) -> bool {
 /// Message of git when ssh ended, for any reason.
 const NO_REASON: &str = "fatal: Could not read from remote repository.";
 const UNKNOWN_HOST: &str = "The key of the host does not match the SSH credential. If the host has a new key, compare \
-    the output of `ssh-keyscan` with the keys that the host publishes, and add the credential again with these lines \
-    as known hosts.";
+    the output of `ssh-keyscan` with the keys that the host publishes, and replace the known hosts by these lines: add \
+    the credential again, or write them into the file of the setting.";
 
 /// Returns the important lines for display: at most three, and a hint that helps to fix the problem.
 pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> String {
@@ -372,7 +372,7 @@ mod tests {
         insta::assert_snapshot!(message(stderr, Some(128), None), @"
         Host key for h has changed and you have requested strict checking.
         Host key verification failed.
-        The key of the host does not match the SSH credential. If the host has a new key, compare the output of `ssh-keyscan` with the keys that the host publishes, and add the credential again with these lines as known hosts.
+        The key of the host does not match the SSH credential. If the host has a new key, compare the output of `ssh-keyscan` with the keys that the host publishes, and replace the known hosts by these lines: add the credential again, or write them into the file of the setting.
         ");
         insta::assert_snapshot!(message("", Some(1), None), @"git ended with exit code 1 and without a message");
     }

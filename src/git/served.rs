@@ -444,6 +444,7 @@ impl PushedPack {
             seen: HashSet::new(),
             found: PushedCommits::default(),
             bytes: max_bytes,
+            max_bytes,
             is_of_notes: matches!(content, PushContent::Notes(_)),
             max_known: match content {
                 PushContent::Files(_) => MAX_KNOWN,
@@ -455,7 +456,10 @@ impl PushedPack {
         while next != old {
             let at = next.ok_or(PushFault::NotForward)?;
             if trees.len() >= MAX_COMMITS {
-                let what = format!("the push has more than {MAX_COMMITS} commits");
+                let what = format!(
+                    "the push has more than {MAX_COMMITS} commits; push some of them first, as in `git push origin \
+                     HEAD~{MAX_COMMITS}:BRANCH`"
+                );
                 return Err(PushFault::Large(what));
             }
             // A commit that was here before and is not the old one is on another line of history.
@@ -551,8 +555,9 @@ struct PushWalk<'a> {
     pushed: &'a HashSet<ObjectId>,
     seen: HashSet<ObjectId>,
     found: PushedCommits,
-    /// Bytes that may still be read.
+    /// Bytes that may still be read, and the number at the beginning.
     bytes: u64,
+    max_bytes: u64,
     /// Maximum number of objects from before.
     max_known: usize,
     /// True if the directories have notes. Most of them are the same as before.
@@ -624,7 +629,12 @@ impl PushWalk<'_> {
         let header = self.objects.header(id).map_err(unreadable)?;
         let (_, size) = header.ok_or_else(|| unreadable(ObjectError::Missing(id)))?;
         self.bytes = self.bytes.checked_sub(size).ok_or_else(|| {
-            PushFault::Large("the push has too many bytes for one branch".to_owned())
+            let what = format!(
+                "the commits lead to more than {} MiB of files and directories; push fewer of them at a time, or remove \
+                 large files from all of them",
+                self.max_bytes >> 20
+            );
+            PushFault::Large(what)
         })?;
         Ok(size)
     }

@@ -270,6 +270,26 @@ impl Store {
         Ok(tx)
     }
 
+    /// Begins a transaction whose first statement is `first`. PostgreSQL gets `begin`, which is `BEGIN` and that statement, in
+    /// one message.
+    pub(crate) async fn begin_with(
+        &self,
+        is_shared: bool,
+        first: &'static str,
+        begin: &'static str,
+    ) -> Result<Tx> {
+        let mut tx = match &self.pool {
+            DbPool::Sqlite { write, .. } => {
+                let mut tx = write.begin(is_shared).await?;
+                sqlx::query(first).execute(&mut *tx).await?;
+                Tx::Sqlite(tx)
+            }
+            DbPool::Postgres(pool) => pool.begin_with(begin).await.map(Tx::Postgres)?,
+        };
+        self.fence_in_tx(&mut tx).await?;
+        Ok(tx)
+    }
+
     /// Begins a transaction that reads several tables as they are at one moment. Nobody waits for it, but it keeps a
     /// connection, and what others replace meanwhile.
     pub(crate) async fn begin_snapshot(&self) -> Result<Snapshot> {

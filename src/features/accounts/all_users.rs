@@ -23,7 +23,9 @@ use rand::RngExt as _;
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBranch};
+pub(super) use self::edit::{
+    AccountsEdit, BranchRights, EditedAccount, PushedBranch, check_new_username,
+};
 pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
 use self::objects::AccountObjects;
@@ -94,7 +96,7 @@ pub enum AccountsError {
     Invalid(#[from] Problem),
     #[error("there is no account {0}")]
     NoAccount(AccountId),
-    #[error("no such change: {0}")]
+    #[error("there is no change {0}; the page of a lock shows the number of its change")]
     NoChange(ChangeNumber),
     #[error("the account has no external ID `{0}`")]
     NoExternalId(ExternalIdKey),
@@ -352,7 +354,7 @@ impl<'a> UpdateTurn<'a> {
         let updated = self.store.account_update(&change).await?;
         drop(storing);
         match updated {
-            AccountsUpdated::Done(_) => {
+            AccountsUpdated::Done => {
                 self.numbers.keep(taken);
                 self.objects.keep(change.objects);
                 return Ok(true);

@@ -348,7 +348,9 @@ impl SubcommandArgs for AccountsArgs {
                 copy: Some(copy), ..
             } => {
                 let copy = read_copy(&copy)?;
-                report(&copy, &CheckedCopy::of(&copy), terminal)
+                let status = report(&copy, &CheckedCopy::of(&copy), terminal)?;
+                note_no_accounts(&copy, terminal);
+                Ok(status)
             }
             Self::Check {
                 copy: None,
@@ -489,6 +491,13 @@ impl ServerAccounts {
             } => match (group, add, remove) {
                 (Some(group), Some(account), _) => {
                     let number = AccountFlag { account }.find(users).await?.number;
+                    let groups = users.access().await?;
+                    if !new && groups.control.groups().check(&group).is_err() {
+                        bail!(
+                            "there is no group `{}`; add `--new` to create it. `lockkeeper accounts groups` shows all",
+                            safe(&group)
+                        );
+                    }
                     users.add_to_group(&by, number, &group, new).await?;
                 }
                 (Some(group), _, Some(account)) => {
@@ -509,6 +518,9 @@ impl ServerAccounts {
                 status,
                 ..
             } => {
+                if full_name.is_none() && preferred_email.is_none() && status.is_none() {
+                    bail!("say what to change: --full-name, --preferred-email or --status");
+                }
                 let changes = PropertyChanges {
                     full_name,
                     preferred_email,
@@ -760,10 +772,18 @@ fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<
     for line in accounts.lines() {
         terminal.line(line)?;
     }
-    if copy.users.is_empty() {
-        terminal.note("The copy has no accounts: it has no ref such as refs/users/56/1000856.");
-    }
+    note_no_accounts(copy, terminal);
     Ok(ExitStatus::Success)
+}
+
+/// Says why a copy may have no accounts.
+fn note_no_accounts(copy: &AccountsCopy, terminal: &mut Terminal<'_>) {
+    if copy.users.is_empty() {
+        terminal.note(
+            "The copy has no accounts: it has no ref such as refs/users/56/1000856. A plain `git clone` leaves these out; \
+             `git clone --mirror` does not.",
+        );
+    }
 }
 
 async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
@@ -831,7 +851,7 @@ async fn import(
             ));
             Ok(ExitStatus::Success)
         }
-        Err(error @ ImportAccountsError::NotEmpty(_)) => {
+        Err(error @ (ImportAccountsError::NotEmpty(_) | ImportAccountsError::NoAccounts)) => {
             terminal.note(error.to_string());
             Ok(ExitStatus::Failure)
         }
@@ -855,8 +875,9 @@ async fn web_accounts(
             Ok(status)
         }
         WebAccountsImport::Refused(problems) => {
+            // The output is the new file, so a refusal is none.
             for problem in problems {
-                terminal.line(format!("{}: {}", file.display(), safe(&problem)))?;
+                terminal.note(format!("{}: {}", file.display(), safe(&problem)));
             }
             terminal.note("Nothing was imported. Correct these lines first.");
             Ok(ExitStatus::Failure)

@@ -37,6 +37,12 @@ pub(super) enum ImportAccountsError {
     /// A ref of the copy is on the server already.
     #[error("the server already has {0}; accounts are imported into a server without any")]
     NotEmpty(String),
+    /// The copy has none of the branches that are accounts.
+    #[error(
+        "the copy has no accounts: it has no ref such as refs/users/56/1000856. A plain `git clone` leaves these out; make the \
+         copy with `git clone --mirror`"
+    )]
+    NoAccounts,
 }
 
 impl AllUsers {
@@ -47,6 +53,9 @@ impl AllUsers {
         repository: &LocalCopy,
         copy: &AccountsCopy,
     ) -> Result<ImportedAccounts, ImportAccountsError> {
+        if copy.users.is_empty() {
+            return Err(ImportAccountsError::NoAccounts);
+        }
         let (mut refs, mut left_out) = (Vec::new(), Vec::new());
         for (name, id) in repository.refs() {
             match name.parse::<AllUsersRef>() {
@@ -106,7 +115,7 @@ impl AllUsers {
             .await
             .map_err(AccountsError::from)?
         {
-            AccountsUpdated::Done(_) => Ok(ImportedAccounts {
+            AccountsUpdated::Done => Ok(ImportedAccounts {
                 accounts: many,
                 left_out,
             }),

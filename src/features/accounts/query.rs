@@ -74,6 +74,11 @@ impl AccountQuery {
                 Some(("email", text)) => AccountMatch::Email(value("email", text)?),
                 Some(("username", text)) => AccountMatch::Username(value("username", text)?),
                 Some(("watches", text)) => AccountMatch::Watches(value("watches", text)?),
+                Some(("is", state)) => {
+                    let what = format!("there is no `is:{state}`");
+                    let fix = "write `is:active` or `is:inactive`";
+                    return Err(Problem::error(None, what, fix));
+                }
                 Some((operator, _)) => {
                     let what = format!("there is no operator `{operator}:`");
                     return Err(Problem::error(None, what, format!("known are {OPERATORS}")));
@@ -227,6 +232,10 @@ mod tests {
         assert_eq!(
             refused("group:x"),
             "there is no operator `group:`; known are name:, email:, username:, watches:, is:active, is:inactive, limit:"
+        );
+        assert_eq!(
+            refused("is:foo"),
+            "there is no `is:foo`; write `is:active` or `is:inactive`"
         );
         assert_eq!(
             refused("limit:0"),

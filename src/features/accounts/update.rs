@@ -4,6 +4,7 @@
 //!
 //! An update is mostly small, and an import is one update of everything. So rows are written many at a time.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -27,6 +28,9 @@ use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
 /// Maximum number of rows that one statement writes. Each has eight values at most, and SQLite takes 32,766 of them.
 pub(super) const AT_ONCE: usize = 500;
 
+/// Maximum number of rows of a statement that the database prepares once. An update of an external ID stores seven objects.
+pub(super) const FEW_ROWS: usize = 8;
+
 /// Maximum number of refs that are compared and moved by one statement.
 const FEW_REFS: usize = 4;
 
@@ -38,7 +42,7 @@ macro_rules! execute_values {
     ($tx:expr, $head:literal, $rows:expr, |$values:ident, $row:pat_param| $push:block, $tail:expr) => {{
         let rows = $rows.into_iter();
         // The text differs by the number of rows. Only statements with a small number are used again.
-        let is_kept = rows.len() <= 4;
+        let is_kept = rows.len() <= $crate::features::accounts::update::FEW_ROWS;
         match &mut *$tx {
             $crate::store::Tx::Sqlite(tx) => {
                 let mut sql = sqlx::QueryBuilder::<sqlx_sqlite::Sqlite>::new($head);
@@ -106,8 +110,8 @@ pub struct AccountsChange {
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountsUpdated {
-    /// Everything was stored, under this number.
-    Done(i64),
+    /// Everything was stored.
+    Done,
     /// Nothing was stored, because this ref has moved since it was read.
     Moved(String),
     /// Nothing was stored, because the update breaks a rule that only the tables tell.
@@ -140,16 +144,11 @@ impl Store {
     pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
         // Those that share a commit wait for all parts of it.
         let is_small = change.accounts.len() + change.refs.len() <= AT_ONCE;
-        let mut tx = if is_small {
-            self.begin_shared().await?
-        } else {
-            self.begin().await?
-        };
-        let number = update_begin_in_tx(&mut tx).await?;
+        let mut tx = self.account_update_begin(is_small).await?;
         if let Some(name) = refs_move_in_tx(&mut tx, &change.refs).await? {
             return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
         }
-        objects_add_in_tx(&mut tx, number, &change.objects).await?;
+        objects_add_in_tx(&mut tx, &change.objects).await?;
         accounts_clear_in_tx(&mut tx, change).await?;
         if let Some(taken) = accounts_index_in_tx(&mut tx, &change.accounts).await? {
             let refused = AccountsUpdated::Refused(taken);
@@ -170,7 +169,18 @@ impl Store {
         }
         self.lock_events_in_tx(&mut tx, vec![event(change.cause.clone())])
             .await?;
-        tx.commit().await.map(|()| AccountsUpdated::Done(number))
+        tx.commit().await.map(|()| AccountsUpdated::Done)
+    }
+
+    /// Begins an update, as the only one until the transaction ends.
+    async fn account_update_begin(&self, is_shared: bool) -> Result<Tx> {
+        macro_rules! number_sql {
+            () => {
+                "UPDATE account_updates SET number = number + 1 WHERE id = 1"
+            };
+        }
+        let begin = concat!("BEGIN; ", number_sql!());
+        self.begin_with(is_shared, number_sql!(), begin).await
     }
 
     /// Writes rows again that were made from these refs. Rows of an account or a star whose ref has moved since stay as
@@ -181,8 +191,7 @@ impl Store {
         made_from: &BTreeMap<String, ObjectId>,
     ) -> Result<Result<Reindexed, UpdateRefusal>> {
         let all = change.accounts_with_rows().len();
-        let mut tx = self.begin().await?;
-        update_begin_in_tx(&mut tx).await?;
+        let mut tx = self.account_update_begin(false).await?;
         // No ref can move from here on.
         let names: Vec<String> = change.refs_of_rows().map(|name| name.to_string()).collect();
         let mut now = HashMap::new();
@@ -248,12 +257,6 @@ impl AccountsChange {
         let stars = self.stars.iter().map(IndexedStar::name);
         rows.map(AllUsersRef::User).chain(stars)
     }
-}
-
-/// Begins an update, as the only one until the transaction ends. Returns its number.
-async fn update_begin_in_tx(tx: &mut Tx) -> Result<i64> {
-    on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
-        "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))
 }
 
 /// Returns the event of an update.
@@ -370,10 +373,8 @@ async fn refs_named_in_tx(tx: &mut Tx, names: &[String]) -> Result<HashMap<Strin
     refs.collect()
 }
 
-async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> Result<()> {
-    // Most bytes are hashes and short lines, which higher levels do not make smaller. Setting up this state takes longer than
-    // compressing a small object, so all objects share it.
-    let mut zlib = Compress::new(Compression::fast(), true);
+/// Adds objects with the number of the update.
+async fn objects_add_in_tx(tx: &mut Tx, objects: &[GitObject]) -> Result<()> {
     let mut bytes = 0;
     let small = objects.chunk_by(|_, next| {
         bytes += next.content.len();
@@ -391,25 +392,37 @@ async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> R
                 Kind::Tag => return Err(damaged("All-Users has no tags".to_owned())),
             };
             let size = i64::try_from(object.content.len()).unwrap_or(i64::MAX);
-            rows.push((object.id, kind, size, packed(&object.content, &mut zlib)?));
+            rows.push((object.id, kind, size, packed(&object.content)?));
         }
         execute_values!(
             tx,
-            "INSERT INTO account_objects (id, update_number, kind, size, packed) ",
+            "WITH added (id, kind, size, packed) AS (",
             rows,
             |values, (id, kind, size, packed)| {
                 values.push_bind(id.as_bytes().to_vec());
-                values.push_bind(number).push_bind(kind);
+                values.push_bind(kind);
                 values.push_bind(size).push_bind(packed);
             },
-            " ON CONFLICT (id) DO NOTHING"
+            ") INSERT INTO account_objects (id, update_number, kind, size, packed) \
+             SELECT a.id, u.number, a.kind, a.size, a.packed FROM added a CROSS JOIN account_updates u WHERE u.id = 1 \
+             ON CONFLICT (id) DO NOTHING"
         )?;
     }
     Ok(())
 }
 
+thread_local! {
+    /// Setting this up takes longer than compressing a small object. Most bytes are hashes and short lines, which higher levels
+    /// do not make smaller.
+    static ZLIB: RefCell<Compress> = RefCell::new(Compress::new(Compression::fast(), true));
+}
+
 /// Compresses the content of an object.
-fn packed(content: &[u8], zlib: &mut Compress) -> Result<Vec<u8>> {
+fn packed(content: &[u8]) -> Result<Vec<u8>> {
+    ZLIB.with_borrow_mut(|zlib| packed_by(zlib, content))
+}
+
+fn packed_by(zlib: &mut Compress, content: &[u8]) -> Result<Vec<u8>> {
     zlib.reset();
     let mut packed = Vec::with_capacity(content.len() + 64);
     loop {

@@ -8,7 +8,7 @@ use lockkeeper_accounts::external_ids::{ExternalIdKey, HashedPassword, StoredPas
 use lockkeeper_accounts::refs::AccountId;
 
 use super::actions::{CHOSEN_PASSWORD_COST, NewAccount};
-use super::all_users::{AccountsActor, AllUsers};
+use super::all_users::{AccountsActor, AllUsers, check_new_username};
 use crate::config::access::{WebAccount, WebAccounts, WebProof};
 use crate::seal::private_text;
 
@@ -97,7 +97,9 @@ async fn person(
     let WebProof::Password(password) = &user.proof else {
         return Ok(Ok(None));
     };
-    let username = match ExternalIdKey::username(&user.name) {
+    let username = ExternalIdKey::username(&user.name)
+        .and_then(|username| check_new_username(&user.name).map(|()| username));
+    let username = match username {
         Ok(username) => username,
         Err(problem) => return Ok(Err(problem.to_string())),
     };

@@ -1,7 +1,7 @@
 //! Writes the output of a subcommand. Standard output is for the requested data, standard error for everything else.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use super::{ExitStatus, Usage};
 
@@ -9,16 +9,27 @@ use super::{ExitStatus, Usage};
 pub(crate) struct Terminal<'a> {
     out: &'a mut (dyn Write + Send),
     err: &'a mut (dyn Write + Send),
+    /// True once nobody reads the output any more, as after `| head`.
+    is_closed: bool,
 }
 
 impl<'a> Terminal<'a> {
     pub fn new(out: &'a mut (dyn Write + Send), err: &'a mut (dyn Write + Send)) -> Self {
-        Self { out, err }
+        let is_closed = false;
+        Self {
+            out,
+            err,
+            is_closed,
+        }
     }
 
     /// Writes a line of requested output. Fails when nobody reads the output any more.
     pub fn line(&mut self, line: impl Display) -> std::io::Result<()> {
-        writeln!(self.out, "{line}")
+        let written = writeln!(self.out, "{line}");
+        if let Err(error) = &written {
+            self.is_closed |= error.kind() == ErrorKind::BrokenPipe;
+        }
+        written
     }
 
     /// Writes a line about the progress of the work. A closed standard error is no reason to stop.
@@ -38,8 +49,11 @@ impl<'a> Terminal<'a> {
         ExitStatus::Usage
     }
 
-    /// Prints why the subcommand failed, with the causes.
+    /// Prints why the subcommand failed, with the causes. It is no failure if somebody has read enough.
     pub fn failed(&mut self, error: &anyhow::Error) -> ExitStatus {
+        if self.is_closed {
+            return ExitStatus::Success;
+        }
         if let Some(usage) = error.downcast_ref::<Usage>() {
             return self.usage(&usage.to_string());
         }

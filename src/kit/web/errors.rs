@@ -13,7 +13,7 @@ use serde::Serialize;
 use tracing::error;
 
 use super::WebState;
-use super::text::shown;
+use super::text::{seconds_text, shown};
 use crate::authz::{AuthzError, Denial};
 use crate::claims;
 use crate::model::{AccountId, ApplicationProblem, OwnerName, RepoUrl};
@@ -430,10 +430,9 @@ impl WebError {
 
     /// Failure for too many wrong passwords.
     pub(crate) fn too_many_guesses(seconds: i64) -> Self {
-        let unit = if seconds == 1 { "second" } else { "seconds" };
         let message = format!(
-            "There were too many wrong passwords from your address or in total, so this one was not checked. Try again in \
-             {seconds} {unit}."
+            "There were too many wrong passwords from your address or in total, so this one was not checked. Try again in {}.",
+            seconds_text(seconds)
         );
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,

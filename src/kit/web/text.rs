@@ -13,6 +13,12 @@ pub(crate) fn rfc3339(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
+/// Returns a number of seconds with its unit.
+pub(crate) fn seconds_text(seconds: i64) -> String {
+    let unit = if seconds == 1 { "second" } else { "seconds" };
+    format!("{seconds} {unit}")
+}
+
 /// Maximum number of characters of a foreign text on a page.
 const SHOWN_CHARS: usize = 500;
 

@@ -103,6 +103,14 @@ impl ExternalIdKey {
         (self.scheme() == USERNAME).then(|| self.id())
     }
 
+    /// Returns the known scheme that the scheme of this key is in another case, such as `github` for `GitHub`. Schemes are
+    /// compared with case, so it is one that nobody knows.
+    pub fn misspelled_scheme(&self) -> Option<&'static str> {
+        let forges = ForgeScheme::ALL.into_iter().map(ForgeScheme::as_str);
+        let mut known = [USERNAME, MAILTO, OIDC].into_iter().chain(forges);
+        known.find(|known| self.scheme() != *known && self.scheme().eq_ignore_ascii_case(known))
+    }
+
     /// Returns the name of the note.
     pub fn note_name(&self) -> NoteName {
         NoteName(Sha1::digest(&self.text).into())
@@ -280,6 +288,15 @@ mod tests {
         );
         let key = ExternalIdKey::username("a.b").unwrap();
         assert_eq!(key.as_username(), Some("a.b"));
+    }
+
+    #[test]
+    fn a_known_scheme_in_another_case_is_another_scheme() {
+        let misspelled = |text: &str| text.parse::<ExternalIdKey>().unwrap().misspelled_scheme();
+        assert_eq!(misspelled("GitHub:583231"), Some("github"));
+        assert_eq!(misspelled("OIDC:x"), Some("oidc"));
+        assert_eq!(misspelled("github:583231"), None);
+        assert_eq!(misspelled("ldap:kim"), None);
     }
 
     #[test]

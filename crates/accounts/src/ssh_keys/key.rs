@@ -43,7 +43,7 @@ impl AccountSshKey {
         let Some(algorithm) = ALGORITHMS.into_iter().find(|known| *known == algorithm) else {
             let what = format!("`{}` is not a type of key", shown(algorithm));
             let fix = format!(
-                "use one of {}, or begin a comment with `#`",
+                "write the whole line of the `.pub` file, with one of {}, or begin a comment with `#`",
                 quoted(&ALGORITHMS)
             );
             return error(what, &fix);

@@ -91,7 +91,7 @@ fn a_line_that_is_no_key_is_refused_with_a_reason() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    let types = "use one of `ssh-ed25519`, `ecdsa-sha2-nistp256`, `ecdsa-sha2-nistp384`, `ecdsa-sha2-nistp521`, \
+    let types = "write the whole line of the `.pub` file, with one of `ssh-ed25519`, `ecdsa-sha2-nistp256`, `ecdsa-sha2-nistp384`, `ecdsa-sha2-nistp521`, \
                  `ssh-rsa`, `sk-ssh-ed25519@openssh.com`, `sk-ecdsa-sha2-nistp256@openssh.com`, \
                  or begin a comment with `#`";
     assert_eq!(

@@ -25,6 +25,7 @@ use super::numbers::AccountNumbers;
 use super::objects::AccountObjects;
 use super::{AccountsError, SignedInAccount, read_note};
 use crate::git::PushedNote;
+use crate::kit::web::text::shown;
 use crate::store::Store;
 
 /// Files with a meaning, all in the root directory of a user branch.
@@ -315,13 +316,21 @@ impl<'a> AccountsEdit<'a> {
         id: ExternalId,
     ) -> Result<(), AccountsError> {
         let key = id.key.as_str().to_owned();
-        let there = self.store.account_external_id(&key).await?;
-        if let Some(there) = there.filter(|there| there.account != id.account) {
+        // Of many who arrive at once, all but one need not get as far as the transaction, which decides.
+        if self.account(id.account).await?.tip.is_none()
+            && let Some(there) = self.store.account_external_id(&key).await?
+        {
             return Err(AccountsError::ExternalIdTaken(id.key, there.account));
         }
         let ids = &mut self.account(id.account).await?.external_ids;
-        if let Some(name) = id.key.as_username().filter(|_| !ids.contains_key(&key)) {
+        let is_new = !ids.contains_key(&key);
+        if let Some(name) = id.key.as_username().filter(|_| is_new) {
             check_new_username(name)?;
+        }
+        if let Some(scheme) = id.key.misspelled_scheme().filter(|_| is_new) {
+            let what = format!("nobody knows the scheme of `{}`", shown(&key));
+            let fix = format!("write `{scheme}:{}`", shown(id.key.id()));
+            return Err(Problem::error(None, what, fix).into());
         }
         let mut text = match ids.get(&key) {
             Some((_, text)) => text.clone(),
@@ -695,7 +704,7 @@ pub(in super::super) struct BranchRights {
 }
 
 /// Refuses a new user name that would stand for something else wherever accounts are named.
-fn check_new_username(name: &str) -> Result<(), Problem> {
+pub(in super::super) fn check_new_username(name: &str) -> Result<(), Problem> {
     let what = if name == "self" {
         "in paths and refs, `self` is the account that asks"
     } else if name.bytes().all(|byte| byte.is_ascii_digit()) {

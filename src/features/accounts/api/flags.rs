@@ -30,8 +30,11 @@ use crate::model::PlanId;
 const ALL: &str = "/api/reviewed/";
 const FILES: &str = "/api/changes/{change}/revisions/{revision}/files/";
 const FILE: &str = "/api/changes/{change}/revisions/{revision}/files/{path}/reviewed";
+/// A path whose slashes are not written as `%2F`.
+const FILE_IN_PARTS: &str = "/api/changes/{change}/revisions/{revision}/files/{path}/{*rest}";
 const RESOURCES: &str = "/api/plans/{plan}/resources/";
 const RESOURCE: &str = "/api/plans/{plan}/resources/{address}/reviewed";
+const RESOURCE_IN_PARTS: &str = "/api/plans/{plan}/resources/{address}/{*rest}";
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
@@ -40,10 +43,14 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         (Method::DELETE, FILES, delete(clear_files)),
         (Method::PUT, FILE, put(set_file)),
         (Method::DELETE, FILE, delete(clear_file)),
+        (Method::PUT, FILE_IN_PARTS, put(in_parts)),
+        (Method::DELETE, FILE_IN_PARTS, delete(in_parts)),
         (Method::GET, RESOURCES, get(resources)),
         (Method::DELETE, RESOURCES, delete(clear_resources)),
         (Method::PUT, RESOURCE, put(set_resource)),
         (Method::DELETE, RESOURCE, delete(clear_resource)),
+        (Method::PUT, RESOURCE_IN_PARTS, put(in_parts)),
+        (Method::DELETE, RESOURCE_IN_PARTS, delete(in_parts)),
     ]
 }
 
@@ -272,6 +279,13 @@ async fn clear_resource(
 ) -> Result<Response, WebError> {
     let (_, of) = FlagRequest::resources_of(&plan)?;
     flags.clear(of, &address).await
+}
+
+/// Refuses a path or an address whose slashes part the path of the request.
+async fn in_parts(_: FlagRequest) -> WebError {
+    let why = "A path or an address is one part of the path of the request. Write each `/` in it as `%2F`, as in \
+               `files/net%2Fmain.tf/reviewed`.";
+    WebError::new(StatusCode::NOT_FOUND, "No such path", why)
 }
 
 fn no_plan(plan: &str) -> WebError {

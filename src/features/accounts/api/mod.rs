@@ -43,7 +43,7 @@ use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
 use super::store::AccountRow;
 use crate::kit::web::csrf::is_browser;
-use crate::kit::web::text::shown;
+use crate::kit::web::text::{seconds_text, shown};
 use crate::kit::web::{RouteAccess, Routes, WebError, auth};
 use crate::model::Origin;
 
@@ -157,7 +157,8 @@ fn refused(refusal: SignInRefusal) -> Response {
         }
         SignInRefusal::Later(seconds) => {
             let way_out = format!(
-                "Too many requests, changes or wrong passwords; try again in {seconds} seconds."
+                "Too many requests, changes or wrong passwords; try again in {}.",
+                seconds_text(seconds)
             );
             let error = WebError::new(StatusCode::TOO_MANY_REQUESTS, "Too many requests", way_out);
             let wait = [(header::RETRY_AFTER, HeaderValue::from(seconds))];

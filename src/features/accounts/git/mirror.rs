@@ -84,8 +84,21 @@ async fn push(
 ) -> anyhow::Result<TickResult> {
     let (settings, config) = (&ctx.server.git_of_accounts, &mirror.config);
     let failed = || {
+        let by = match &config.access {
+            AccountsMirrorAccess::Open => String::new(),
+            AccountsMirrorAccess::Token { file, .. } => {
+                format!(" with the token in {}", file.display())
+            }
+            AccountsMirrorAccess::Ssh {
+                key, known_hosts, ..
+            } => format!(
+                " with the key in {} and the known hosts in {}",
+                key.display(),
+                known_hosts.display()
+            ),
+        };
         format!(
-            "cannot push the accounts to {} (--accounts-mirror-to)",
+            "cannot push the accounts to {} (--accounts-mirror-to){by}",
             config.url
         )
     };

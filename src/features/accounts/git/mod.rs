@@ -37,6 +37,7 @@ use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisemen
 use super::all_users::AccountsError;
 use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
 use crate::git::{FetchAnswer, GitSettings, PackRefusal, PushedPack, ServeError, ServedPlaces};
+use crate::kit::web::text::seconds_text;
 use crate::kit::web::{RouteAccess, Routes, auth};
 
 /// Maximum size of a request of a client that fetches, in bytes, unpacked: 50 for each id that it wants or has.
@@ -139,7 +140,8 @@ impl IntoResponse for GitRefusal {
             ),
             Self::Later(seconds) => {
                 let why = format!(
-                    "Too many requests, or wrong passwords; try again in {seconds} seconds."
+                    "Too many requests, or wrong passwords; try again in {}.",
+                    seconds_text(seconds)
                 );
                 let mut response = text(StatusCode::TOO_MANY_REQUESTS, why);
                 response

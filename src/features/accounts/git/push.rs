@@ -542,7 +542,7 @@ impl PushJudge<'_> {
         commits.map_err(|fault| match fault {
             PushFault::NotForward => RefusedPush::new(
                 "non-fast-forward",
-                ["error: the history of an account is never rewritten; rebase on the branch as it is here".to_owned()],
+                ["error: the history of this branch is never rewritten; rebase on the branch as it is here".to_owned()],
             ),
             PushFault::Notes(faults) => {
                 RefusedPush::new(target.invalid(), judge_notes(&faults).lines())
@@ -576,7 +576,8 @@ impl PushJudge<'_> {
             Some(foreign) => Err(RefusedPush::new(
                 "invalid committer",
                 [format!(
-                    "error: the committer of {} is <{}>, which is not your address; commit with `git -c user.email={} commit`",
+                    "error: the committer of {} is <{}>, which is not your address; run `git config user.email {}`, and make \
+                     the commit again with `git commit --amend --reset-author --no-edit`",
                     foreign.id,
                     crate::kit::web::text::shown(&foreign.committer),
                     addresses.first().map_or("", String::as_str)

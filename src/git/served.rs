@@ -156,8 +156,13 @@ pub enum PackRefusal {
 /// Content of pushed commits that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushContent {
-    /// The files of the newest commit, at most this many.
-    Files(usize),
+    /// The files of the newest commit.
+    Files {
+        /// Maximum number of files.
+        most: usize,
+        /// Maximum number of bytes of a file in the commits before the newest one.
+        max_old_bytes: u64,
+    },
     /// The notes of the newest commit that differ from the old place of the ref, at most this many.
     Notes(usize),
 }
@@ -445,9 +450,10 @@ impl PushedPack {
             found: PushedCommits::default(),
             bytes: max_bytes,
             max_bytes,
+            max_file: None,
             is_of_notes: matches!(content, PushContent::Notes(_)),
             max_known: match content {
-                PushContent::Files(_) => MAX_KNOWN,
+                PushContent::Files { .. } => MAX_KNOWN,
                 PushContent::Notes(_) => MAX_KNOWN_NOTES,
             },
         };
@@ -487,13 +493,19 @@ impl PushedPack {
             return Err(PushFault::NotForward);
         };
         match content {
-            PushContent::Files(most) => walk.read_files(*newest, most)?,
+            PushContent::Files { most, .. } => walk.read_files(*newest, most)?,
             PushContent::Notes(most) => walk.read_notes(old, *newest, most)?,
         }
         // Oldest first, so that each object comes after those that it leads to.
-        for (commit, tree, content) in trees.into_iter().rev() {
+        for (commit, tree, text) in trees.into_iter().rev() {
+            walk.max_file = match content {
+                // The caller judges these files.
+                PushContent::Files { .. } if commit == new => None,
+                PushContent::Files { max_old_bytes, .. } => Some(max_old_bytes),
+                PushContent::Notes(_) => None,
+            };
             walk.tree(tree, 0)?;
-            walk.found.objects.push((commit, Kind::Commit, content));
+            walk.found.objects.push((commit, Kind::Commit, text));
         }
         Ok(walk.found)
     }
@@ -558,6 +570,8 @@ struct PushWalk<'a> {
     /// Bytes that may still be read, and the number at the beginning.
     bytes: u64,
     max_bytes: u64,
+    /// Maximum number of bytes of a file.
+    max_file: Option<u64>,
     /// Maximum number of objects from before.
     max_known: usize,
     /// True if the directories have notes. Most of them are the same as before.
@@ -582,6 +596,7 @@ impl PushWalk<'_> {
                 return Err(PushFault::Unreadable(what));
             } else if self.pushed.contains(&entry.id) {
                 if self.seen.insert(entry.id) {
+                    self.check_size(&name, entry.id)?;
                     self.keep(entry.id, Kind::Blob)?;
                 }
             } else if !self.is_of_notes {
@@ -590,6 +605,22 @@ impl PushWalk<'_> {
             }
         }
         self.keep(id, Kind::Tree)
+    }
+
+    /// Refuses a large file. All versions of a file are kept, also those that a later commit removes.
+    fn check_size(&self, name: &str, id: ObjectId) -> Result<(), PushFault> {
+        let Some(most) = self.max_file else {
+            return Ok(());
+        };
+        let size = self.objects.header(id).map_err(unreadable)?;
+        match size {
+            Some((_, size)) if size > most => Err(PushFault::Large(format!(
+                "`{}` has {size} bytes in a commit before the newest one, and a file has at most {most}; leave it out of \
+                 that commit",
+                name.escape_debug()
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns true if the object was pushed and is met for the first time.

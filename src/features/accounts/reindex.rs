@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gix_hash::ObjectId;
-use gix_object::Kind;
+use gix_object::{CommitRefIter, Kind};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers, links};
@@ -25,6 +25,9 @@ const ATTEMPTS: usize = 10;
 /// Maximum number of objects that one statement reads.
 const OBJECTS_AT_ONCE: usize = 5_000;
 
+/// Objects by id, with kind and content.
+type Objects = HashMap<ObjectId, (Kind, Vec<u8>)>;
+
 /// Accounts of the server at one moment, all or a single one: the branches, and the tables.
 pub struct BranchesAndTables {
     pub(super) copy: AccountsCopy,
@@ -35,27 +38,36 @@ impl AllUsers {
     /// Reads all branches and all tables, as they were at one moment.
     pub async fn whole_state(&self) -> Result<BranchesAndTables, AccountsError> {
         let tables = self.store().account_index().await?;
-        // Objects are only ever added, so those of that moment are among them.
-        let objects = self.store().account_objects().await?;
+        // Objects are only ever added, so those of that moment are among them. A branch can have any number of commits, so
+        // they are read at once and not one after the other.
+        let commits = self.store().account_commits(outline).await?;
+        let objects = self.objects_of(&tables.refs, commits).await?;
         Ok(BranchesAndTables::read(tables, objects).await)
     }
 
     /// Reads the branch and the tables of one account, as they were at one moment.
     async fn state_of(&self, account: AccountId) -> Result<BranchesAndTables, AccountsError> {
         let tables = self.store().account_index_of(Some(account)).await?;
-        let objects = self.objects_of(&tables.refs).await?;
+        let objects = self.objects_of(&tables.refs, HashMap::new()).await?;
         Ok(BranchesAndTables::read(tables, objects).await)
     }
 
     /// Reads everything from which the rows of accounts with these refs are made: files, commits, stars, and all external
-    /// IDs, because only the notes themselves say whose they are.
+    /// IDs, because only the notes themselves say whose they are. Old files are not among it: anybody can push and remove as
+    /// many as they like. `commits` were read before: all of them, or none.
     async fn objects_of(
         &self,
         refs: &BTreeMap<String, ObjectId>,
-    ) -> Result<HashMap<ObjectId, (Kind, Vec<u8>)>, AccountsError> {
+        commits: Objects,
+    ) -> Result<Objects, AccountsError> {
         let tips: BTreeSet<ObjectId> = refs.values().copied().collect();
         let external_ids = refs.get(&AllUsersRef::ExternalIds.to_string());
-        let (mut objects, mut open) = (HashMap::new(), tips.clone());
+        let first = tips.iter().map(|tip| match commits.get(tip) {
+            Some((_, commit)) => root_of(commit).unwrap_or(*tip),
+            None => *tip,
+        });
+        let mut open: BTreeSet<ObjectId> = first.collect();
+        let mut objects = commits;
         while !open.is_empty() {
             let ids: Vec<ObjectId> = std::mem::take(&mut open).into_iter().collect();
             for ids in ids.chunks(OBJECTS_AT_ONCE) {
@@ -73,7 +85,11 @@ impl AllUsers {
                         }
                     }
                     open.extend(links);
-                    objects.insert(id, (object.kind, object.content));
+                    let content = match object.kind {
+                        Kind::Commit => outline(object.content),
+                        Kind::Blob | Kind::Tree | Kind::Tag => object.content,
+                    };
+                    objects.insert(id, (object.kind, content));
                 }
             }
             open.retain(|id| !objects.contains_key(id));
@@ -132,7 +148,7 @@ impl AllUsers {
 
 impl BranchesAndTables {
     /// Reads the branches of these refs, on another thread.
-    async fn read(tables: AccountIndex, objects: HashMap<ObjectId, (Kind, Vec<u8>)>) -> Self {
+    async fn read(tables: AccountIndex, objects: Objects) -> Self {
         let names = tables.refs.clone();
         let read = move || AccountsCopy::of(&LocalCopy::of_objects(objects, names));
         match tokio::task::spawn_blocking(read).await {
@@ -140,6 +156,29 @@ impl BranchesAndTables {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
+}
+
+/// Returns a commit without its text and its people, which do not matter here and can be long. One that cannot be read stays as
+/// it is.
+fn outline(commit: Vec<u8>) -> Vec<u8> {
+    let iter = || CommitRefIter::from_bytes(&commit, gix_hash::Kind::Sha1);
+    let committed = iter().committer().and_then(|by| by.time());
+    let (Some(tree), Ok(time)) = (root_of(&commit), committed) else {
+        return commit;
+    };
+    let parents = iter()
+        .parent_ids()
+        .map(|parent| format!("parent {parent}\n"));
+    let parents: Vec<String> = parents.collect();
+    let who = format!("x <x> {} +0000", time.seconds);
+    let parents = parents.concat();
+    format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n\n").into_bytes()
+}
+
+fn root_of(commit: &[u8]) -> Option<ObjectId> {
+    CommitRefIter::from_bytes(commit, gix_hash::Kind::Sha1)
+        .tree_id()
+        .ok()
 }
 
 /// Returns the rows of all accounts of a copy with these refs.

@@ -409,17 +409,21 @@ impl Store {
         objects.collect()
     }
 
-    /// Returns all objects, with kind and content.
-    pub(super) async fn account_objects(&self) -> Result<HashMap<ObjectId, (Kind, Vec<u8>)>> {
+    /// Returns all commits, with what `kept` keeps of their content.
+    pub(super) async fn account_commits(
+        &self,
+        kept: fn(Vec<u8>) -> Vec<u8>,
+    ) -> Result<HashMap<ObjectId, (Kind, Vec<u8>)>> {
         let add = |mut all: HashMap<ObjectId, (Kind, Vec<u8>)>, row: ObjectColumns| {
             let read = row.read().map(|object| {
-                all.insert(object.id, (object.kind, object.content));
+                all.insert(object.id, (object.kind, kept(object.content)));
                 all
             });
             std::future::ready(read)
         };
         // Without an order, both databases read the table from its beginning to its end.
-        on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>("SELECT id, kind, size, packed FROM account_objects")
+        on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>(
+            "SELECT id, kind, size, packed FROM account_objects WHERE kind = 'commit'")
             .fetch(db).try_fold(HashMap::new(), add))
     }
 

@@ -129,6 +129,43 @@ async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_is_refused_although_a_later_commit_removes_it() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    clone.commit("large", &"x".repeat(64 * 1024 + 1));
+    clone.git(&["rm", "--quiet", "large"]);
+    clone.commit("small", "x");
+    let refused = clone.refused(&["origin", "HEAD:refs/users/self"]);
+    assert!(
+        refused.contains("`large` has 65537 bytes in a commit before the newest one, and a file has at most 65536"),
+        "{refused}"
+    );
+}
+
+/// git does this for each command if the address names the user.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_password_is_no_guess() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let ask = async |credentials: &str| {
+        let (user, password) = credentials.split_once(':').unwrap();
+        let url = format!(
+            "{}/All-Users/info/refs?service=git-upload-pack",
+            office.server.url()
+        );
+        let request = reqwest::Client::new().get(url);
+        let answer = request.basic_auth(user, Some(password)).send().await;
+        answer.unwrap().status()
+    };
+    for number in 0..30 {
+        let status = ask(&format!("user{number}:")).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{number}");
+    }
+    assert_eq!(ask(&jdoe).await, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_branch_as_large_as_it_may_be_takes_no_more_but_a_lock_out() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");

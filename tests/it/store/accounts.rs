@@ -36,9 +36,11 @@ store_test!(
     numbers_from_before_a_restored_backup_are_not_given,
     a_copy_of_a_thousand_accounts_is_imported_once,
     a_copy_with_an_error_is_not_imported,
+    a_copy_without_accounts_is_not_imported,
     a_query_finds_the_same_on_both_databases,
     tables_that_differ_from_the_branches_are_named_and_made_again,
     accounts_are_checked_while_they_change,
+    a_check_reads_no_old_files,
     tables_are_made_again_while_accounts_change,
     two_accounts_of_one_person_become_one,
     a_deleted_account_leaves_nothing_and_its_number_is_not_given_again,
@@ -286,6 +288,26 @@ async fn a_copy_with_an_error_is_not_imported(db: &TestDb) {
         imported.err
     );
     assert_eq!(db.store().account_refs().await.unwrap().0, []);
+}
+
+/// A plain clone has no refs of accounts.
+async fn a_copy_without_accounts_is_not_imported(db: &TestDb) {
+    let dir = tempfile::tempdir().unwrap();
+    for part in ["objects", "refs"] {
+        std::fs::create_dir(dir.path().join(part)).unwrap();
+    }
+    std::fs::write(dir.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let copy = dir.path().to_str().unwrap();
+    let said = lockkeeper(&["accounts", "import", "git"], &db.url, &[copy], &[]);
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    assert!(
+        said.err.contains("the copy has no accounts"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("git clone --mirror"), "{}", said.err);
+    let index = db.store().account_index().await.unwrap();
+    assert_eq!(index.refs.len(), 0);
 }
 
 async fn a_query_finds_the_same_on_both_databases(db: &TestDb) {
@@ -601,6 +623,39 @@ async fn accounts_are_checked_while_they_change(db: &TestDb) {
     assert_eq!(checked.unwrap(), agree);
 }
 
+/// Anybody can push large files and remove them again, as often as they like.
+async fn a_check_reads_no_old_files(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let by = by_ops();
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("kim").unwrap()),
+        full_name: Some("Kim".to_owned()),
+        ..NewAccount::default()
+    };
+    let kim = users.create(&by, &new).await.unwrap();
+    for is_active in [false, true] {
+        users.set_active(&by, kim, is_active).await.unwrap();
+    }
+    let agree = TickResult {
+        looked_at: 1,
+        repaired: 0,
+    };
+    // The file of the inactive account cannot be read any more.
+    execute(
+        db,
+        "UPDATE account_objects SET size = 0 WHERE kind = 'blob' AND update_number = 2",
+    )
+    .await;
+    assert_eq!(users.check().await.unwrap(), agree);
+    // That of the active one is read.
+    execute(
+        db,
+        "UPDATE account_objects SET size = 0 WHERE kind = 'blob' AND update_number = 1",
+    )
+    .await;
+    users.check().await.unwrap_err();
+}
+
 async fn tables_are_made_again_while_accounts_change(db: &TestDb) {
     let users = AllUsers::new(db.store().clone(), "localhost");
     let (by, mut accounts) = (by_ops(), Vec::new());
@@ -734,27 +789,27 @@ async fn users_that_cannot_become_accounts_are_named_and_nobody_is_imported(db: 
     let text = format!(
         "user=kim owners=net password=correct-horse-battery-staple\nuser=KIM owners=net password=0123456789abcdef\n\
          user=max owners=net password=0123456789abcdef\nuser=a/b owners=net password=0123456789abcdef\n\
-         user=lee owners=net password={long}\n"
+         user=lee owners=net password={long}\nuser=1234 owners=net password=0123456789abcdef\n"
     );
     let refused = import_users(db, &text);
     assert_eq!(refused.code, 1);
-    insta::assert_snapshot!(refused.out, @"
+    // The output would be the new file.
+    assert_eq!(refused.out, "");
+    insta::assert_snapshot!(refused.err, @"
     users: line 2: the name differs only in case from the one in line 1; rename one of them
     users: line 3: account 1000000 has this user name and another password; if it is the same person, write `account=1000000` in place of the password
     users: line 4: `username:a/b` is not an external ID; use lower-case letters, digits, `.`, `_`, `@`, `+` and `-`, with a letter or digit first and last
     users: line 5: the password of an account has at most 72 bytes; choose a shorter one
+    users: line 6: `1234` cannot be a user name: a number names the account with this number; choose another one
+    Nothing was imported. Correct these lines first.
     ");
-    assert_eq!(
-        refused.err,
-        "Nothing was imported. Correct these lines first.\n"
-    );
     assert!(users.find("kim").await.unwrap().is_none());
     let broken = import_users(db, "user=kim owners=net password=hunter2\n");
     assert_eq!(
-        (broken.code, broken.out.as_str()),
+        (broken.code, broken.err.as_str()),
         (
             1,
-            "users: line 1: the password has fewer than 16 characters\n"
+            "users: line 1: the password has fewer than 16 characters\nNothing was imported. Correct these lines first.\n"
         )
     );
 }

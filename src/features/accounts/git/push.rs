@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
+use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::findings::{
     AccountFindings, MAX_BRANCH_FILES, Problem, judge_defaults, judge_external_ids, judge_notes,
     judge_user_branch,
@@ -532,7 +533,11 @@ impl PushJudge<'_> {
         };
         let (content, bytes) = match target {
             BranchTarget::User(_) | BranchTarget::Defaults | BranchTarget::Access => {
-                (PushContent::Files(MAX_BRANCH_FILES), MAX_BYTES)
+                let files = PushContent::Files {
+                    most: MAX_BRANCH_FILES,
+                    max_old_bytes: ConfigText::MAX_BYTES as u64,
+                };
+                (files, MAX_BYTES)
             }
             BranchTarget::ExternalIds => (PushContent::Notes(MAX_CHANGED_IDS), MAX_NOTE_BYTES),
         };

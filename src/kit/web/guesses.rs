@@ -81,8 +81,14 @@ struct WrongGuesses {
     count: u32,
     last: DateTime<Utc>,
     waits_until: DateTime<Utc>,
-    /// Digests of the newest wrong passwords.
-    passwords: [Option<[u8; 32]>; REMEMBERED],
+    /// The newest wrong passwords.
+    passwords: [Option<WrongPassword>; REMEMBERED],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WrongPassword {
+    digest: [u8; 32],
+    checked_at: DateTime<Utc>,
 }
 
 impl Guesses {
@@ -116,11 +122,10 @@ impl Guesses {
     /// Returns true if this very password was wrong within the last minute, so that it need not be checked again.
     pub fn was_wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> bool {
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let digest = Sha256::digest(given).into();
+        let digest: [u8; 32] = Sha256::digest(given).into();
         let wrong = state.wrong_of(guesser(address), now);
-        wrong.is_some_and(|wrong| {
-            now - wrong.last < STILL_WRONG && wrong.passwords.contains(&Some(digest))
-        })
+        let mut passwords = wrong.iter().flat_map(|wrong| wrong.passwords).flatten();
+        passwords.any(|known| known.digest == digest && now - known.checked_at < STILL_WRONG)
     }
 
     /// Records that somebody signed in from an address.
@@ -136,13 +141,15 @@ impl Guesses {
 
     /// Counts a wrong password. Returns the number of wrong passwords from the address so far, if this one is new.
     pub fn wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> Option<u32> {
-        let (guesser, digest) = (guesser(address), Sha256::digest(given).into());
+        let guesser = guesser(address);
+        let digest: [u8; 32] = Sha256::digest(given).into();
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = state.wrong_of(guesser, now);
-        if before
-            .as_ref()
-            .is_some_and(|wrong| wrong.passwords.contains(&Some(digest)))
+        if before.is_some()
+            && let Some(known) = state.password_of(guesser, digest)
         {
+            // Each check takes time, so that the next one comes in a minute at the earliest.
+            known.checked_at = now;
             return None;
         }
         let (count, mut passwords) = before.map_or((0, [None; REMEMBERED]), |wrong| {
@@ -150,7 +157,10 @@ impl Guesses {
         });
         let count = count.saturating_add(1);
         passwords.rotate_right(1);
-        passwords[0] = Some(digest);
+        passwords[0] = Some(WrongPassword {
+            digest,
+            checked_at: now,
+        });
         let wrong = WrongGuesses {
             count,
             last: now,
@@ -173,6 +183,16 @@ impl GuessState {
             .get(&guesser)
             .or_else(|| self.wrong_before.get(&guesser))?;
         (now - wrong.last < FORGOTTEN).then(|| wrong.clone())
+    }
+
+    /// Returns a wrong password of an address that is remembered.
+    fn password_of(&mut self, guesser: Guesser, digest: [u8; 32]) -> Option<&mut WrongPassword> {
+        let wrong = match self.wrong.get_mut(&guesser) {
+            Some(wrong) => wrong,
+            None => self.wrong_before.get_mut(&guesser)?,
+        };
+        let mut known = wrong.passwords.iter_mut().flatten();
+        known.find(|known| known.digest == digest)
     }
 }
 
@@ -214,8 +234,12 @@ mod tests {
         assert!(guesses.was_wrong(script, "old", soon));
         assert!(!guesses.was_wrong(script, "new", soon));
         assert!(!guesses.was_wrong(ip("192.0.2.2"), "old", soon));
-        // It may be right by then.
-        assert!(!guesses.was_wrong(script, "old", START + STILL_WRONG));
+        // It may be right by then. If not, the next minute begins.
+        let later = START + STILL_WRONG;
+        assert!(!guesses.was_wrong(script, "old", later));
+        assert_eq!(guesses.wrong(script, "old", later), None);
+        assert!(guesses.was_wrong(script, "old", later + TimeDelta::seconds(59)));
+        assert!(!guesses.was_wrong(script, "old", later + STILL_WRONG));
     }
 
     #[test]

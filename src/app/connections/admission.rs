@@ -20,6 +20,8 @@ const KEPT: usize = 256;
 /// Additional connections from this machine that are accepted when all slots are taken. `lockkeeper healthcheck` and
 /// an administrator then still get an answer.
 const FROM_THIS_MACHINE: usize = 16;
+/// Time after which a connection can make room whose client reads nothing of its answer.
+const UNREAD: Duration = Duration::from_secs(3);
 /// Minimum time between two log messages about refused connections.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
@@ -187,15 +189,20 @@ impl ConnectionAdmission {
         Ok(())
     }
 
-    /// Ends the connection, of one network or of all, that has gone longest without completing a request.
+    /// Ends the connection, of one network or of all, that has gone longest without completing a request. If all have completed
+    /// one, ends that whose client has read nothing of its answer for the longest time.
     fn dismiss(&self, open: &mut Open, network: Option<IpAddr>) -> Option<()> {
         let candidates = open
             .connections
             .iter()
             .filter(|(_, other)| network.is_none() || other.network == network);
         let waiting = candidates
+            .clone()
             .filter_map(|(number, other)| Some((other.progress.incomplete_since()?, *number)));
-        let (_, number) = waiting.min()?;
+        let unread = candidates
+            .filter_map(|(number, other)| Some((other.progress.unread_since()?, *number)))
+            .filter(|(since, _)| since.elapsed() >= UNREAD);
+        let (_, number) = waiting.min().or_else(|| unread.min())?;
         if let Some(dismissed) = self.remove(open, number) {
             dismissed.progress.give_way();
         }
@@ -277,6 +284,8 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::super::progress::EndReason;
     use super::*;
 
@@ -330,6 +339,23 @@ mod tests {
                 "{descriptors}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answer_makes_room() {
+        let admission = admission(2, 2, &[]);
+        let read = busy(&admission, "192.0.2.1").unwrap();
+        let unread = busy(&admission, "192.0.2.2").unwrap();
+        let pending = unread.progress.wrote(Poll::<()>::Pending);
+        assert!(pending.is_pending());
+        assert!(
+            admit(&admission, "192.0.2.3").is_none(),
+            "it may still read"
+        );
+        tokio::time::advance(UNREAD).await;
+        assert!(admit(&admission, "192.0.2.3").is_some());
+        assert_eq!(unread.progress.overdue().await, EndReason::MadeRoom);
+        drop((read, unread));
     }
 
     #[tokio::test]

@@ -89,6 +89,11 @@ impl Progress {
             .then_some(state.since)
     }
 
+    /// Returns the time since which the client has read nothing of an answer. `None` while it reads.
+    pub fn unread_since(&self) -> Option<Instant> {
+        self.state().blocked_since
+    }
+
     /// Ends the connection to make room for another one.
     pub fn give_way(&self) {
         self.0.gives_way.notify_one();
@@ -180,7 +185,7 @@ impl Progress {
         }
     }
 
-    fn wrote<T>(&self, poll: Poll<T>) -> Poll<T> {
+    pub(super) fn wrote<T>(&self, poll: Poll<T>) -> Poll<T> {
         let mut state = self.state();
         if poll.is_pending() != state.blocked_since.is_some() {
             state.blocked_since = poll.is_pending().then(Instant::now);

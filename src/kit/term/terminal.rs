@@ -61,3 +61,36 @@ impl<'a> Terminal<'a> {
         ExitStatus::Failure
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Output whose reader has gone.
+    struct ClosedPipe;
+
+    impl Write for ClosedPipe {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_output_that_nobody_reads_any_more_is_no_failure() {
+        let (mut out, mut err) = (ClosedPipe, Vec::new());
+        let mut terminal = Terminal::new(&mut out, &mut err);
+        let error = terminal.line("a line").unwrap_err();
+        assert_eq!(terminal.failed(&error.into()), ExitStatus::Success);
+        assert!(err.is_empty());
+        // Another pipe may be that of a database.
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut terminal = Terminal::new(&mut out, &mut err);
+        let error = std::io::Error::from(ErrorKind::BrokenPipe);
+        assert_eq!(terminal.failed(&error.into()), ExitStatus::Failure);
+        assert_eq!(String::from_utf8(err).unwrap(), "error: broken pipe\n");
+    }
+}

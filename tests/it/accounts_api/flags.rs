@@ -205,6 +205,22 @@ async fn somebody_remembers_which_resources_of_a_plan_they_have_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_with_plain_slashes_is_refused_with_the_way_out() {
+    let office = Office::open().await;
+    let (_, kim) = office.person("kim");
+    for path in [
+        "/api/changes/1/revisions/1/files/net/main.tf/reviewed",
+        "/api/plans/1/resources/a/b/c/reviewed",
+    ] {
+        for method in [Method::PUT, Method::DELETE] {
+            let (status, text) = ask(&office, method, &kim, path).await;
+            assert_eq!(status, 404, "{text}");
+            assert!(text.contains("Write each `/` in it as `%2F`"), "{text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flags_are_in_the_database_that_is_named_for_them() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("flags.db");

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::fs::Permissions;
 use std::io::{Error, ErrorKind, Read as _, Result};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use hcl_edit::structure::Block;
@@ -64,12 +64,7 @@ pub(super) fn environment(
     std::fs::write(&file, text(access, &files))?;
     std::fs::set_permissions(&file, Permissions::from_mode(0o400))?;
     if let Some(user) = user {
-        let top = parent.parent().unwrap_or(parent);
-        lend::let_through(&top.canonicalize()?, &dir.path().canonicalize()?, user)?;
-        for (path, mode) in [(&file, 0o440), (&dir.path().to_owned(), 0o750)] {
-            chown(path, None, Some(user.gid))?;
-            std::fs::set_permissions(path, Permissions::from_mode(mode))?;
-        }
+        lend::let_read(parent, dir.path(), &file, user)?;
     }
     let with = with.with(CONFIG_FILE, OsString::from(&file));
     Ok((with, Some(dir)))

@@ -6,23 +6,40 @@
 //! differs from the note is removed before the next `init`, and an apply that finds a difference prepares the
 //! directory again.
 //!
+//! The note is about one commit. Other projects of the pull request may run while an `init` works, and they can change what it
+//! leaves before it is noted. That is code of the same commit. For another commit, which may be the one that people review,
+//! the directory is made again.
+//!
 //! The note does not hold the contents, which can be gigabytes, but the metadata that the kernel keeps of each file.
 //! Every change of a file also changes the time of its last change (`ctime`), and only root can set that time.
 
-use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use sha2::{Digest as _, Sha256};
 
-use crate::model::Sha256Digest;
+use super::beneath;
+use crate::model::{CommitSha, Sha256Digest};
 
 /// File with the selected workspace. It may change: each plan may select another workspace, and a plan file names its
 /// own.
 const WORKSPACE: &str = "environment";
+
+/// File with the backend of the last `init`.
+const BACKEND: &str = "terraform.tfstate";
+
+/// List of the installed modules, which each `init` writes again.
+const MODULES: &str = "modules/modules.json";
+
+/// Maximum size of that list in bytes.
+const MAX_MODULES: u64 = 64 * 1024 * 1024;
 
 /// Maximum number of files and directories to look at. A directory with more counts as changed.
 const MOST_ENTRIES: usize = 500_000;
@@ -32,12 +49,13 @@ const MOST_ENTRIES: usize = 500_000;
 pub(super) struct DataDir {
     dir: PathBuf,
     note: PathBuf,
+    commit: CommitSha,
 }
 
 impl DataDir {
     /// Creates the value for the directory at `dir`. The note is stored beside the checkout that has the lock file
-    /// `hold`, and is removed together with it.
-    pub fn new(dir: PathBuf, hold: &Path) -> Self {
+    /// `hold`, and is removed together with it. `commit` is the one that is checked out.
+    pub fn new(dir: PathBuf, hold: &Path, commit: &CommitSha) -> Self {
         let of_pull = hold
             .parent()
             .and_then(Path::parent)
@@ -47,7 +65,11 @@ impl DataDir {
             .join(".init")
             .join(hold.file_name().unwrap_or_default())
             .join(name);
-        Self { dir, note }
+        Self {
+            dir,
+            note,
+            commit: commit.clone(),
+        }
     }
 
     /// Returns true if the directory exists and differs from the note of the last `init`.
@@ -58,27 +80,76 @@ impl DataDir {
 
     fn is_as_noted(&self) -> bool {
         let noted = fs::read_to_string(&self.note);
-        matches!((noted, self.fingerprint()), (Ok(noted), Ok(found)) if noted == found.to_string())
+        matches!((noted, self.fingerprint()), (Ok(noted), Ok(found)) if noted == self.text(&found))
     }
 
-    /// Removes a directory that differs from the note of the last `init`. Returns true if it was removed.
+    fn text(&self, found: &Sha256Digest) -> String {
+        format!("{} {found}", self.commit)
+    }
+
+    /// Returns true if the note is about another commit.
+    fn is_of_another_commit(&self) -> bool {
+        let noted = fs::read_to_string(&self.note).unwrap_or_default();
+        noted
+            .split_once(' ')
+            .is_some_and(|(commit, _)| commit != self.commit.as_str())
+    }
+
+    /// Removes a directory that differs from the note of the last `init`. Returns true if something has changed it, and false
+    /// if it is as it was, or of another commit.
     pub fn remove_changed(&self) -> Result<bool> {
         if !self.is_changed() {
             return Ok(false);
         }
+        let is_old = self.is_of_another_commit();
         let is_dir = self.dir.symlink_metadata()?.is_dir();
         if is_dir {
             fs::remove_dir_all(&self.dir)?;
         } else {
             fs::remove_file(&self.dir)?;
         }
-        Ok(true)
+        Ok(!is_old)
+    }
+
+    /// Removes the backend of an earlier `init`. An `init` without a backend would load it.
+    pub fn remove_backend(&self) -> Result<()> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let removed = open(&self.dir, flags, Mode::empty())
+            .and_then(|dir| unlinkat(dir, BACKEND, UnlinkatFlags::NoRemoveDir));
+        match removed {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns true if there is the backend of an earlier `init`.
+    pub fn has_backend(&self) -> bool {
+        self.dir.join(BACKEND).symlink_metadata().is_ok()
+    }
+
+    /// Returns a digest of all that an `init` with a backend leaves alone after one without.
+    pub fn without_backend(&self) -> Result<Sha256Digest> {
+        let modules = beneath::read(&self.dir, Path::new(MODULES), MAX_MODULES)?;
+        let lines = self.lines(&[WORKSPACE, BACKEND, MODULES])?;
+        Ok(digest(
+            lines
+                .into_iter()
+                .chain([modules.unwrap_or_default().into_bytes()]),
+        ))
+    }
+
+    /// Removes the note, so that the directory counts as changed.
+    pub fn forget(&self) -> Result<()> {
+        match fs::remove_file(&self.note) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Notes the state that an `init` has left.
     pub fn note(&self) -> Result<()> {
         let text = match self.fingerprint() {
-            Ok(found) => found.to_string(),
+            Ok(found) => self.text(&found),
             // An empty note matches no directory: this one has too many entries to look at.
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => String::new(),
             Err(error) => return Err(error),
@@ -91,9 +162,14 @@ impl DataDir {
         Ok(())
     }
 
-    /// Computes a digest of the metadata of all files, without following links. Of directories only names and
-    /// permissions count, because their times change with the selected workspace.
+    /// Computes a digest of the metadata of all files.
     fn fingerprint(&self) -> Result<Sha256Digest> {
+        self.lines(&[WORKSPACE]).map(digest)
+    }
+
+    /// Lists the metadata of all files but some, without following links. Of directories only names and permissions count,
+    /// because their times change with the selected workspace.
+    fn lines(&self, except: &[&str]) -> Result<Vec<Vec<u8>>> {
         let mut left = match self.dir.symlink_metadata() {
             Ok(found) if found.is_dir() => vec![PathBuf::new()],
             Ok(_) => return Err(Error::from(ErrorKind::NotADirectory)),
@@ -106,7 +182,7 @@ impl DataDir {
             for entry in fs::read_dir(self.dir.join(&below))? {
                 let entry = entry?;
                 let path = below.join(entry.file_name());
-                if path.as_os_str() == OsStr::new(WORKSPACE) {
+                if except.iter().any(|except| path == Path::new(except)) {
                     continue;
                 }
                 let found = entry.metadata()?;
@@ -123,12 +199,7 @@ impl DataDir {
             }
         }
         lines.sort_unstable();
-        let mut hasher = Sha256::new();
-        for line in lines {
-            hasher.update(u64::try_from(line.len()).unwrap_or(u64::MAX).to_le_bytes());
-            hasher.update(line);
-        }
-        Ok(Sha256Digest::of(&hasher.finalize()))
+        Ok(lines)
     }
 
     fn line(&self, path: &Path, found: &Metadata) -> Result<Vec<u8>> {
@@ -158,12 +229,37 @@ impl DataDir {
     }
 }
 
+fn digest(lines: impl IntoIterator<Item = Vec<u8>>) -> Sha256Digest {
+    let mut hasher = Sha256::new();
+    for line in lines {
+        hasher.update(u64::try_from(line.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hasher.update(line);
+    }
+    Sha256Digest::of(&hasher.finalize())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::time::SystemTime;
 
     use super::*;
+
+    fn commit(digit: char) -> CommitSha {
+        CommitSha::new(&digit.to_string().repeat(40)).unwrap()
+    }
+
+    #[test]
+    fn a_directory_of_another_commit_is_made_again() {
+        let (_top, data_dir) = noted();
+        let of_next = DataDir {
+            commit: commit('b'),
+            ..data_dir.clone()
+        };
+        assert!(of_next.is_changed());
+        assert!(!of_next.remove_changed().unwrap(), "nobody has changed it");
+        assert!(data_dir.dir.symlink_metadata().is_err());
+    }
 
     /// Creates a directory as `init` leaves it, and a note of it.
     fn noted() -> (tempfile::TempDir, DataDir) {
@@ -173,7 +269,7 @@ mod tests {
         fs::create_dir_all(dir.join("providers")).unwrap();
         fs::write(dir.join("modules/m/run.sh"), "echo reviewed\n").unwrap();
         symlink("/store/null", dir.join("providers/null")).unwrap();
-        let data_dir = DataDir::new(dir, &top.path().join(".hold/default"));
+        let data_dir = DataDir::new(dir, &top.path().join(".hold/default"), &commit('a'));
         assert!(data_dir.is_changed(), "nobody has noted it yet");
         data_dir.note().unwrap();
         assert!(!data_dir.is_changed());

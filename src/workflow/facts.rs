@@ -44,6 +44,11 @@ impl PullFacts {
         }
     }
 
+    /// Returns the commit of the pull request that the run is about.
+    pub(super) fn head_commit(&self) -> &CommitSha {
+        &self.head_commit
+    }
+
     /// Returns the variables that steps and hooks have in common, and those of the forge's answers.
     pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let head_repo = self.head_repo.as_ref();

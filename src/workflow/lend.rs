@@ -57,6 +57,17 @@ pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<
     Ok(())
 }
 
+/// Lets the group of the user read a file of the server, in a directory below `parent`, and change nothing there.
+pub(super) fn let_read(parent: &Path, dir: &Path, file: &Path, user: RunUser) -> io::Result<()> {
+    let top = parent.parent().unwrap_or(parent);
+    let_through(&top.canonicalize()?, &dir.canonicalize()?, user)?;
+    for (path, mode) in [(file, 0o440), (dir, 0o750)] {
+        chown(path, None, Some(user.gid))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
 /// Makes a directory of the server and all that is below readable for every user who can reach it.
 pub(super) fn publish(dir: &Path) -> io::Result<()> {
     let mode = fs::symlink_metadata(dir)?.mode() & 0o7777;

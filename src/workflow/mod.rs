@@ -11,6 +11,7 @@ mod environment;
 mod facts;
 mod hooks;
 mod installed_modules;
+mod kept_plan;
 mod lend;
 mod mirror_leases;
 mod output;

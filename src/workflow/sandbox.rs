@@ -147,6 +147,8 @@ pub(super) struct RunPlace<'a> {
     pub tmp: &'a Path,
     /// Directory with the configuration of the tools, which runs only read; `None` if the server writes none.
     pub config: Option<&'a Path>,
+    /// Directory with the plan file, which runs only read; `None` while it is made.
+    pub plan: Option<&'a Path>,
 }
 
 impl RunSandbox {
@@ -313,9 +315,12 @@ impl RunSandbox {
         let program = program
             .canonicalize()
             .unwrap_or_else(|_| program.to_owned());
-        let read = [program]
-            .into_iter()
-            .chain(place.config.map(Path::to_owned));
+        let read = [program].into_iter().chain(
+            [place.config, place.plan]
+                .into_iter()
+                .flatten()
+                .map(Path::to_owned),
+        );
         Some(self.common()?.reads(read).writes(own))
     }
 
@@ -454,6 +459,7 @@ mod tests {
             scratch: Path::new("/data/tmp/run-1"),
             tmp: Path::new("/data/tmp/run-1/tmp"),
             config: Some(Path::new("/data/tmp/registry-1")),
+            plan: Some(Path::new("/data/tmp/plan-1")),
         };
         let (tool, command) = (
             sandbox.of_tool(place, Path::new("/x/terraform")),

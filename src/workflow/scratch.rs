@@ -79,6 +79,7 @@ impl Scratch {
             scratch: self.dir(),
             tmp: self.tmp(),
             config: self.config.as_ref().map(TempDir::path),
+            plan: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use lockkeeper_policy::verdict::Verdict;
 use tokio_util::sync::CancellationToken;
 
 use super::data_dir::DataDir;
+use super::kept_plan::KeptPlan;
 use super::scratch::{self, Scratch};
 use super::steps::{
     CommentWords, Deadline, Exec, KeptOutput, Printed, RunFiles, Steps, initialises, preparation,
@@ -191,18 +192,27 @@ impl Terraform {
         let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
         let deadline = Deadline::after(place.timeout);
         let of_stage = (setup, &*environment);
+        let kept;
         let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let modules = steps.modules_used().await;
+        // Everything from here on sees these bytes, which are stored: nobody can exchange the plan after it was read.
+        let file = scratch::read(RunFiles::within(scratch.dir()).plan, MAX_PLAN).await?;
+        kept = self.kept(file.as_deref(), setup).await?;
+        if let Some(kept) = &kept {
+            steps.use_plan(kept);
+        }
         let shown = match steps.list().await {
             Ok(shown) => shown,
             Err(error) => return Err(StepError { output, ..error }.into()),
         };
-        let file = scratch::read(RunFiles::within(scratch.dir()).plan, MAX_PLAN).await?;
         let policies = match place.policies {
             None => Vec::new(),
             Some(work) => {
                 let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
+                if let Some(kept) = &kept {
+                    steps.use_plan(kept);
+                }
                 // Boxed, because the future is large, and most plans have no policies.
                 let plan = file.as_deref();
                 let checked = steps.check_policies(work, place.workflow, plan, &self.scratch);
@@ -253,21 +263,37 @@ impl Terraform {
     ) -> Result<String, RunError> {
         let setup = self.setup(place, RunStage::Apply)?;
         let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
-        if let Some(plan) = plan {
-            tokio::fs::write(RunFiles::within(scratch.dir()).plan, plan).await?;
-        }
+        let kept = self.kept(plan, setup).await?;
         let deadline = Deadline::after(place.timeout);
         let of_stage = (setup, &*environment);
-        if has_to_be_prepared(place, setup).await {
+        let steps = || {
             let mut steps = self.steps(place, tool, &scratch, of_stage, deadline);
+            if let Some(kept) = &kept {
+                steps.use_plan(kept);
+            }
+            steps
+        };
+        if has_to_be_prepared(place, setup).await {
+            let mut steps = steps();
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
-        Ok(self
-            .steps(place, tool, &scratch, of_stage, deadline)
-            .run(&place.workflow.apply.steps)
-            .await?
-            .output)
+        Ok(steps().run(&place.workflow.apply.steps).await?.output)
+    }
+
+    /// Keeps a plan file where runs only read it.
+    async fn kept(
+        &self,
+        plan: Option<&[u8]>,
+        setup: &StageSetup,
+    ) -> std::io::Result<Option<KeptPlan>> {
+        match plan {
+            None => Ok(None),
+            Some(plan) => {
+                let kept = KeptPlan::new(&self.scratch, setup.sandbox.user(), plan);
+                kept.await.map(Some)
+            }
+        }
     }
 
     /// Runs the steps of `import` or `state_rm`.
@@ -433,7 +459,7 @@ async fn has_to_be_prepared(place: &ToolContext<'_>, setup: &StageSetup) -> bool
     if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
         return false;
     }
-    let data_dir = DataDir::new(data_dir, place.hold);
+    let data_dir = DataDir::new(data_dir, place.hold, place.facts.head_commit());
     tokio::task::spawn_blocking(move || data_dir.is_changed())
         .await
         .unwrap_or(true)

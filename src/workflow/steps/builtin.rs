@@ -16,6 +16,7 @@ use crate::config::workflow::Builtin;
 use crate::model::{Distribution, WorkspaceName};
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
+use crate::workflow::kept_plan::KeptPlan;
 use crate::workflow::shown::{self, ResourceList};
 use crate::workflow::{CacheSession, InitPlace, InstalledModule, beneath, installed_modules};
 
@@ -52,7 +53,16 @@ pub(super) fn title(tool: &FoundTool, step: Builtin) -> String {
     format!("{} {words}", tool.distribution.program())
 }
 
-impl Steps<'_> {
+/// Moment at which the backend of an `init` is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InitBackend {
+    /// In the same command.
+    Now,
+    /// In a command of its own, because the `init` has what no program of the pull request may have.
+    Later,
+}
+
+impl<'a> Steps<'a> {
     pub(super) async fn builtin(
         &mut self,
         step: Builtin,
@@ -120,9 +130,17 @@ impl Steps<'_> {
         } else {
             self.provider_session().await.map_err(disk)?
         };
-        let shown = self.shown(&args);
-        let cmd = self.command(args);
-        let cmd = match self.modules.filter(|_| runs_programs.is_none()) {
+        let modules = self.modules.filter(|_| runs_programs.is_none());
+        let shares = session.is_some() || modules.is_some();
+        let is_in_two = shares && self.init_may_use_backend(&args).await.map_err(disk)?;
+        let first = if is_in_two {
+            without_backend(args.clone())
+        } else {
+            args.clone()
+        };
+        let shown = self.shown(&first);
+        let cmd = self.command(first);
+        let cmd = match modules {
             Some(access) => {
                 let before = self
                     .variable("GIT_CONFIG_COUNT")
@@ -131,7 +149,17 @@ impl Steps<'_> {
             }
             None => cmd,
         };
-        match self.one_init(cmd, session, name, &shown).await {
+        let backend = if is_in_two {
+            InitBackend::Later
+        } else {
+            InitBackend::Now
+        };
+        let init = self.one_init(cmd, session, name.clone(), (&shown, backend));
+        let mut ended = init.await;
+        if is_in_two && ended.is_ok() {
+            ended = self.init_backend(without_upgrade(args), name).await;
+        }
+        match ended {
             Ok(_) => Ok(String::new()),
             Err(error) => Err(match told {
                 // The notice may explain the failure.
@@ -144,6 +172,53 @@ impl Steps<'_> {
         }
     }
 
+    /// Runs the second part of an `init`, which prepares the backend after the first one has fetched everything. Programs that
+    /// the backend names run now, so this part has nothing that a plan may not have. It fetches what is not there yet.
+    async fn init_backend(&self, args: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let data_dir = self.init_dir();
+        let fetched = data_dir.clone();
+        let before = apart(move || fetched.without_backend()).await;
+        let before = before.map_err(disk)?;
+        let output = self.tool(args, name.clone(), None).await?;
+        self.exec
+            .sandbox
+            .hand_over(self.exec.place)
+            .await
+            .map_err(disk)?;
+        let note = move || {
+            if data_dir.without_backend()? == before {
+                data_dir.note()
+            } else {
+                // The next `init` makes the directory again.
+                data_dir.forget()
+            }
+        };
+        apart(note).await.map_err(disk)?;
+        Ok(output)
+    }
+
+    /// Returns true if an `init` may prepare a backend, because of the configuration, of arguments, or of the last `init`.
+    pub(super) async fn init_may_use_backend(&self, args: &[OsString]) -> std::io::Result<bool> {
+        let args = args.iter().map(OsString::as_os_str);
+        let args: Vec<_> = args
+            .chain(self.args_of_variables())
+            .map(|arg| arg.to_string_lossy())
+            .collect();
+        if args.iter().any(|arg| arg.contains("-backend=false")) {
+            return Ok(false);
+        }
+        if args.iter().any(|arg| arg.contains("-backend-config")) || self.init_dir().has_backend() {
+            return Ok(true);
+        }
+        let dir = self.dir.to_owned();
+        apart(move || init_programs::may_have_backend(&dir)).await
+    }
+
+    fn init_dir(&self) -> DataDir {
+        DataDir::new(self.data_dir(), self.exec.hold, self.facts.head_commit())
+    }
+
     /// Runs a command that does one `init` in the directory of the project and nothing else. Files in the data
     /// directory that no `init` has left are removed first.
     pub(super) async fn one_init(
@@ -151,10 +226,10 @@ impl Steps<'_> {
         cmd: Cmd,
         session: Option<CacheSession>,
         name: StepName,
-        shown: &str,
+        (shown, backend): (&str, InitBackend),
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-        let data_dir = DataDir::new(self.data_dir(), self.exec.hold);
+        let data_dir = self.init_dir();
         let old = data_dir.clone();
         if apart(move || old.remove_changed()).await.map_err(disk)? {
             self.exec
@@ -164,6 +239,10 @@ impl Steps<'_> {
                     self.data_dir_shown()
                 ))
                 .await;
+        }
+        if backend == InitBackend::Later {
+            let old = data_dir.clone();
+            apart(move || old.remove_backend()).await.map_err(disk)?;
         }
         let output = match session {
             None => self.exec.run(cmd, name.clone(), shown, None).await?,
@@ -341,6 +420,12 @@ impl Steps<'_> {
             .run_whole(self.command(args), name.clone(), &shown)
             .await?;
         self.plan_is_there(name).map(|()| kept)
+    }
+
+    /// Uses a plan file that no program of the run can change.
+    pub(in crate::workflow) fn use_plan(&mut self, kept: &'a KeptPlan) {
+        self.files.plan = kept.file();
+        self.exec.place.plan = Some(kept.dir());
     }
 
     /// Lists the resources of the plan file, no matter which step wrote it. Only problems that would stop any other
@@ -532,6 +617,22 @@ async fn apart<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(std::io::Error::other)?
+}
+
+/// Adds the option with which `init` prepares no backend, behind all others.
+fn without_backend(mut args: Vec<OsString>) -> Vec<OsString> {
+    args.push("-backend=false".into());
+    args
+}
+
+/// Removes the option with which `init` fetches everything again.
+fn without_upgrade(mut args: Vec<OsString>) -> Vec<OsString> {
+    args.retain(|arg| {
+        let arg = arg.to_string_lossy();
+        let option = arg.trim_start_matches('-');
+        !(arg.starts_with('-') && (option == "upgrade" || option.starts_with("upgrade=")))
+    });
+    args
 }
 
 /// Returns true if arguments of `init` say where packages come from, or where the configuration itself comes from.

@@ -5,6 +5,9 @@
 //! OpenTofu can take the key for its states from `key_provider "external"`, a command, and runs it before it fetches
 //! anything. Terraform prepares `state_store`, which starts a provider.
 //!
+//! A backend can name programs as well, such as `credential_process` in a configuration file of AWS that the pull request has,
+//! or `exec` of Kubernetes. Most configurations have a backend, so their `init` runs in two parts (`builtin.rs`).
+//!
 //! Text is searched and not parsed, because another parser of the language may understand a file differently than the
 //! tool. So everything that might be such a block counts.
 
@@ -20,19 +23,47 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 const MAX_BYTES_OF_ALL: u64 = 64 * 1024 * 1024;
 const STATE_STORE: &str = "state_store";
 const ENCRYPTION: &str = "encryption";
+/// Blocks with a backend.
+const BACKENDS: [&str; 2] = ["backend", "cloud"];
 
 /// Returns the reason that an `init` in a directory may run a program of the configuration there, if any. Files that
 /// cannot be read count as a reason. `None` for `tool` means that either tool may run.
 pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Option<String>> {
+    search(
+        dir,
+        |text| named_native(text, tool),
+        |text| named_json(text, tool),
+    )
+}
+
+/// Returns true if a configuration may have a backend.
+pub(super) fn may_have_backend(dir: &Path) -> std::io::Result<bool> {
+    let native = |text: &str| {
+        let mut words = BACKENDS.into_iter();
+        words.find(|word| behind(text, word).next().is_some())
+    };
+    let json = |text: &str| {
+        let mut words = BACKENDS.into_iter();
+        words.find(|word| has_key(text, word))
+    };
+    search(dir, native, json).map(|found| found.is_some())
+}
+
+/// Searches the configuration in a directory. Returns the place of the first text that was found.
+fn search(
+    dir: &Path,
+    native: impl Fn(&str) -> Option<&'static str>,
+    json: impl Fn(&str) -> Option<&'static str>,
+) -> std::io::Result<Option<String>> {
     let mut left = MAX_BYTES_OF_ALL;
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let Some(kind) = path.extension().and_then(|extension| extension.to_str()) else {
             continue;
         };
-        let named = match kind {
-            "tf" | "tofu" => named_native,
-            "json" => named_json,
+        let is_json = match kind {
+            "tf" | "tofu" => false,
+            "json" => true,
             _ => continue,
         };
         // The name is untrusted: the pull request chose it.
@@ -47,7 +78,8 @@ pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Opt
                 "`{file}` cannot be searched (not a regular file, or larger than 4 MiB)"
             )));
         };
-        if let Some(found) = named(&text, tool) {
+        let found = if is_json { json(&text) } else { native(&text) };
+        if let Some(found) = found {
             return Ok(Some(format!("`{file}` may have a block `{found}`")));
         }
         let Some(rest) = left.checked_sub(text.len() as u64) else {
@@ -82,12 +114,16 @@ fn named_native(text: &str, tool: Option<Distribution>) -> Option<&'static str> 
 }
 
 fn named_json(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
-    // JSON can escape any character of a key as `\u` and a number.
-    let has = |word: &str| text.contains(&format!("\"{word}\"")) || text.contains("\\u");
-    if tool != Some(Distribution::Terraform) && has(ENCRYPTION) {
+    if tool != Some(Distribution::Terraform) && has_key(text, ENCRYPTION) {
         return Some(ENCRYPTION);
     }
-    has(STATE_STORE).then_some(STATE_STORE)
+    has_key(text, STATE_STORE).then_some(STATE_STORE)
+}
+
+/// Returns true if a text of JSON may have a key.
+fn has_key(text: &str, key: &str) -> bool {
+    // JSON can escape any character of a key as `\u` and a number.
+    text.contains(&format!("\"{key}\"")) || text.contains("\\u")
 }
 
 /// Returns the text that follows each occurrence of a whole word.
@@ -164,6 +200,28 @@ mod tests {
             "Terraform does not know such a block"
         );
         assert!(!judged("notes.md", COMMAND, None));
+    }
+
+    #[test]
+    fn a_backend_is_found_however_it_is_written() {
+        let judged = |name: &str, content: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join(name), content).unwrap();
+            may_have_backend(dir.path()).unwrap()
+        };
+        for (name, content) in [
+            ("main.tf", "terraform {\n  backend \"s3\" {}\n}\n"),
+            ("main.tofu", "terraform { cloud{} }"),
+            ("main.tf.json", r#"{"terraform": {"backend": {"s3": {}}}}"#),
+            ("main.tf.json", r#"{"terraform": {"\u0062ackend": {}}}"#),
+        ] {
+            assert!(judged(name, content), "{name}: {content}");
+        }
+        assert!(!judged(
+            "main.tf",
+            "resource \"azurerm_lb_backend_address_pool\" \"x\" {}\n"
+        ));
+        assert!(!judged("notes.md", "backend"));
     }
 
     #[test]

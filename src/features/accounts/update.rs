@@ -110,7 +110,7 @@ pub struct AccountsChange {
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountsUpdated {
-    /// Everything was stored.
+    /// The whole update was stored.
     Done,
     /// Nothing was stored, because this ref has moved since it was read.
     Moved(String),

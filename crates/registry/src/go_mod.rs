@@ -3,6 +3,13 @@
 //!
 //! `golang.org/x/mod/modfile` is the reference, as it reads the file of a dependency: unknown lines are passed over.
 
+/// Maximum number of bytes of a `go.mod` file that a registry takes.
+///
+/// `go` reads files of up to 16 MiB ([`MAX_GO_FILE`](crate::go_zip::MAX_GO_FILE)). But a registry keeps the file of each
+/// version in full beside the package, and clients read it far more often. This is enough for 10,000 requirements of 100
+/// bytes each, and twice as many as are kept of a file ([`MAX_REQUIRED`]).
+pub const MAX_GO_MOD: u64 = 1 << 20;
+
 /// Contents of a `go.mod` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoMod {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::deployments::Deployment;
 use super::outside::{CODE, OTHER, Outside, PAGES};
 use super::site::{Person, Site};
-use super::world::{Office, Replica, by_ops};
+use super::world::{Office, Replica, by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, store_test};
 use crate::support::program::Said;
 use crate::support::server::within;
@@ -394,12 +394,15 @@ async fn a_package_that_is_too_large_is_refused(db: &TestDb) {
     repository.tag("v1.2.0");
     let office = Office::open(db).await;
     let (_, token) = office.token(&["read:*"]).await;
+    repository.commit(&[("go.mod", &go_mod_of_size(MODULE, (1 << 20) + 1))]);
+    repository.tag("v1.3.0");
     let server = server(&office, db, 1, &outside, &[]).await;
     for (version, expected) in [
         ("v1.1.0", "unpacks to more than 200 times its size"),
         ("v1.2.0", "the go.mod file of the repository is not that of"),
     ] {
         assert_eq!(server.status(&info(MODULE, version), &token).await, 404);
+        ("v1.3.0", "`go.mod` has more than 1048576 bytes"),
         let key = key(MODULE, version);
         ended(db.store(), &key).await;
         let (kind, why) = fault(db.store(), &key).await;

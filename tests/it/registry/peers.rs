@@ -13,7 +13,7 @@ use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, Ve
 use serde_json::{Value, json};
 
 use super::deployments::{Answered, Deployment, name};
-use super::world::by_ops;
+use super::world::{by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, store_test};
 
 pub const VPC: &str = "module acme/vpc/aws 1.2.3";
@@ -517,6 +517,30 @@ async fn a_package_that_is_not_the_recorded_one_is_fetched_elsewhere(db: &TestDb
     assert_eq!(two.fault().await, None);
 }
 
+/// A peer with an earlier release can have such versions.
+async fn a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let go_mod = go_mod_of_size("example.com/net", (1 << 20) + 1);
+    let files = [("go.mod", go_mod.as_bytes()), GO_MODULE[1]];
+    one.office.publish_unlimited(NET, &files).await;
+    one.office.publish(VPC, &MODULE).await;
+    // What was published before is served as it was.
+    let path = format!("{NET_AT}/v1.0.0.mod");
+    assert_eq!(one.server.get(&path, &one.token).await.text(), go_mod);
+    assert_eq!(two.pull().await, 2);
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (1, 1));
+    assert!(two.is_here(VPC).await && !two.is_here(NET).await);
+    let waiting = two.store().registry_download(&NET.parse().unwrap()).await;
+    let waiting = waiting.unwrap().unwrap();
+    let why = waiting.error.unwrap();
+    let expected =
+        "one.example.com: the package breaks a rule: the go.mod file has more than 1048576 bytes";
+    assert!(why.starts_with(expected), "{why}");
+    assert_eq!(two.server.status(&path, &two.token).await, 503);
+    assert_eq!((one.fault().await, two.fault().await), (None, None));
+}
+
 async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
@@ -881,6 +905,7 @@ store_test!(
     a_namespace_is_not_added_above_names_of_peers,
     a_record_that_its_maker_did_not_sign_is_found_out,
     a_package_that_is_not_the_recorded_one_is_fetched_elsewhere,
+    a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other,
     two_contents_of_a_version_are_a_conflict_until_a_takedown,
     the_page_shows_peers_to_people_who_sign_in,
     nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has,

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
-use super::world::{HOST, Office, Replica, by_ops, write_keys};
+use super::world::{HOST, Office, Replica, by_ops, go_mod_of_size, write_keys};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
 use crate::support::program::{Said, lockkeeper, run};
@@ -32,6 +32,7 @@ use crate::support::server::find_terraform;
 story!(
     tags_of_go_modules_become_versions,
     tags_of_terraform_modules_become_versions,
+    a_tag_with_a_large_go_mod_file_is_refused,
     a_commit_beside_the_default_branch_is_published_once_it_is_merged,
     a_tag_that_moves_changes_nothing_and_is_reported,
     names_of_others_and_mistakes_are_refused_and_looked_at_again,
@@ -764,6 +765,27 @@ async fn a_tag_whose_files_have_a_token_is_refused(backend: Backend) {
         ),
         "{statuses}"
     );
+    site.bot.end(&[]).await;
+}
+
+async fn a_tag_with_a_large_go_mod_file_is_refused(backend: Backend) {
+    const REPO: &str = "acme/net";
+    let config = "version: 3\nregistry:\n  go: true\n";
+    let files = [
+        ("lockkeeper.yaml", config),
+        ("go.mod", "module example.com/net\n"),
+        ("net.go", "package net\n"),
+    ];
+    let site = Site::open(backend, &[(REPO, &files)], &[]).await;
+    site.turn().await;
+    let go_mod = go_mod_of_size("example.com/net", (1 << 20) + 1);
+    let commit = site.push(REPO, "main", &[("go.mod", &go_mod)]).await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    site.turn().await;
+    assert_eq!(site.origin("go example.com/net v1.0.0").await, "not there");
+    let statuses = site.statuses(REPO, &commit);
+    let expected = "lockkeeper/publish: v1.0.0: Failure, `go.mod` has more than 1048576 bytes";
+    assert!(statuses.starts_with(expected), "{statuses}");
     site.bot.end(&[]).await;
 }
 

@@ -9,11 +9,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use lockkeeper::features::registry::{TokenId, Visibility};
 use lockkeeper::model::Sha256Digest;
+use lockkeeper_registry::go_mod::MAX_GO_MOD;
 use lockkeeper_registry::versions::VersionKey;
 use serde_json::{Value, json};
 
 use super::archives::{self, Hostile};
-use super::world::{Answer, Office, Replica, archive, by_ops};
+use super::world::{Answer, Office, Replica, archive, by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, store_test};
 
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
@@ -189,6 +190,29 @@ async fn a_version_is_uploaded_once(db: &TestDb) {
         .get("/registry/go/example.com/net/@v/v1.0.0.zip", &desk.token)
         .await;
     assert_eq!(zip.body, archives::net_zip(NET));
+    assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
+}
+
+async fn a_go_mod_file_has_a_limit_of_its_own(db: &TestDb) {
+    let desk = Desk::open(db).await;
+    let most = usize::try_from(MAX_GO_MOD).unwrap();
+    for (version, bytes, status) in [("v1.0.0", most + 1, 422), ("v1.1.0", most, 201)] {
+        let key = format!("go example.com/net {version}");
+        let go_mod = go_mod_of_size("example.com/net", bytes);
+        let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), NET[1]];
+        let answer = desk
+            .upload(&key, archive(&key.parse().unwrap(), &files))
+            .await;
+        assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
+        if status == 422 {
+            assert_eq!(reason(&answer), "bad_package");
+            let why = "the go.mod file has more than 1048576 bytes. Remove requirements";
+            assert!(detail(&answer).contains(why), "{}", answer.text());
+            assert_eq!(desk.log_size().await, 0);
+            let kept = desk.office.registry.version(&key.parse().unwrap()).await;
+            assert_eq!(kept.unwrap(), None);
+        }
+    }
     assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
 }
 
@@ -641,6 +665,7 @@ async fn nothing_is_kept_of_hostile_archives(db: &TestDb) {
 store_test!(a_version_is_uploaded_once);
 store_test!(a_package_can_have_its_module_in_a_directory);
 store_test!(many_uploads_of_one_version_end_with_one_record);
+store_test!(a_go_mod_file_has_a_limit_of_its_own);
 store_test!(only_a_token_with_the_scope_publishes);
 store_test!(a_token_that_is_revoked_while_the_body_arrives_publishes_nothing);
 store_test!(a_token_has_half_of_the_places);

@@ -24,8 +24,11 @@ use lockkeeper::queue::WakeUps;
 use lockkeeper::seal::{key_line, keyring};
 use lockkeeper::store::Store;
 use lockkeeper::telemetry::Panics;
+use lockkeeper_registry::dirhash::{hash_files, hash_go_mod};
 use lockkeeper_registry::go_zip::{select_go_files, write_go_zip};
-use lockkeeper_registry::records::{RecordNotice, TakedownKind};
+use lockkeeper_registry::records::{
+    Checksums, PackageFile, PackageFiles, RecordNotice, TakedownKind, VersionContent,
+};
 use lockkeeper_registry::tf_archive::{TfFile, write_tf_archive};
 use lockkeeper_registry::tree::{TreeFile, TreeMode};
 use lockkeeper_registry::versions::VersionKey;
@@ -222,6 +225,50 @@ impl Office {
         assert!(matches!(published, Published::New(_)), "{published:?}");
     }
 
+    /// Publishes a version of a Go module as releases did that had no limit of their own for `go.mod`, its first file.
+    pub async fn publish_unlimited(&self, key: &str, files: &[(&str, &[u8])]) {
+        let key: VersionKey = key.parse().unwrap();
+        let (path, version) = key.as_go().unwrap();
+        let mut staging = self.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
+        staging.write(&archive(&key, files)).await.unwrap();
+        let staged = staging.finish().await.unwrap();
+        let names = files.iter().map(|(name, content)| {
+            let name = format!("{path}@{version}/{name}");
+            (name, *content)
+        });
+        let names: Vec<(String, &[u8])> = names.collect();
+        let zip = hash_files(
+            names
+                .iter()
+                .map(|(name, content)| (name.as_str(), *content)),
+        );
+        let go_mod = files[0].1;
+        let file = PackageFile {
+            name: "module.zip".parse().unwrap(),
+            digest: staged.digest.clone(),
+            size: staged.size,
+        };
+        let package = CheckedPackage {
+            content: VersionContent {
+                checksums: Checksums::Go {
+                    zip: zip.unwrap(),
+                    go_mod: hash_go_mod(go_mod),
+                },
+                packages: PackageFiles::new(vec![file]).unwrap(),
+                commit: None,
+            },
+            key,
+            go_mod: Some(go_mod.to_vec()),
+            committed_at: None,
+            token_in: None,
+            staged,
+        };
+        let by = by_ops();
+        let published = self.registry.publish(package, VersionOrigin::Command, &by);
+        let published = published.await.unwrap();
+        assert!(matches!(published, Published::New(_)), "{published:?}");
+    }
+
     /// Makes a package of files.
     pub async fn package(&self, key: &VersionKey, files: &[(&str, &[u8])]) -> CheckedPackage {
         let mut staging = self.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
@@ -349,6 +396,15 @@ impl Office {
             ctx,
         }
     }
+}
+
+/// Makes a `go.mod` file with this number of bytes.
+pub fn go_mod_of_size(path: &str, bytes: usize) -> String {
+    let mut text = format!("module {path}\n\n//");
+    let missing = bytes.checked_sub(text.len() + 1).unwrap();
+    text.push_str(&"x".repeat(missing));
+    text.push('\n');
+    text
 }
 
 /// Makes the archive of a version.

@@ -7,8 +7,7 @@
 //! - The commit has to be on a branch or under a tag. Hosts keep commits of forks in the same place, and anybody can make
 //!   those.
 
-use lockkeeper_registry::go_mod::parse_go_mod;
-use lockkeeper_registry::go_zip::MAX_GO_FILE;
+use lockkeeper_registry::go_mod::{MAX_GO_MOD, parse_go_mod};
 use lockkeeper_registry::names::GoPath;
 use lockkeeper_registry::versions::{GoVersion, PseudoVersion, VersionKey};
 
@@ -144,7 +143,7 @@ pub(super) async fn module_directory(
 ) -> Result<RepoPath, SourceRefusal> {
     let is_of_module = async |directory: &RepoPath| -> Result<Option<bool>, SourceRefusal> {
         let file = directory.join("go.mod").map_err(no_directory)?;
-        let content = files.read(&file, MAX_GO_FILE).await?;
+        let content = files.read(&file, MAX_GO_MOD).await?;
         Ok(content.map(|content| {
             let parsed = parse_go_mod(&content).ok();
             parsed.and_then(|parsed| parsed.module).as_deref() == Some(path.as_str())

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read as _};
 
 use lockkeeper_registry::dirhash::hash_go_mod;
-use lockkeeper_registry::go_mod::{InvalidGoMod, parse_go_mod};
+use lockkeeper_registry::go_mod::{InvalidGoMod, MAX_GO_MOD, parse_go_mod};
 use lockkeeper_registry::go_zip::{GO_LIMITS, check_go_zip, synthetic_go_mod};
 use lockkeeper_registry::names::GoPath;
 use lockkeeper_registry::records::Checksums;
@@ -16,6 +16,11 @@ use super::{CheckedFile, PackagingError};
 /// Files that are not the Go module that is published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoModFault {
+    /// The file has more bytes than a registry keeps.
+    #[error(
+        "the go.mod file has more than {MAX_GO_MOD} bytes. Remove requirements and comments that the module does not need"
+    )]
+    TooLarge,
     /// The `go` command cannot read the file.
     #[error(transparent)]
     Unreadable(#[from] InvalidGoMod),
@@ -76,8 +81,10 @@ pub(super) fn check(
     let contents = check_go_zip(path, version, zip, &GO_LIMITS, |name, content| {
         let mut content = LeakReader::new(content);
         if name == "go.mod" {
+            // One byte more than allowed is enough to know that the file is too large.
             let mut bytes = Vec::new();
-            content.read_to_end(&mut bytes)?;
+            let mut head = content.by_ref().take(MAX_GO_MOD + 1);
+            head.read_to_end(&mut bytes)?;
             go_mod = Some(bytes);
         }
         if content.finish()? && token_in.is_none() {
@@ -113,6 +120,9 @@ fn served_go_mod(
         }
         return Ok(synthetic_go_mod(path).into_bytes());
     };
+    if content.len() as u64 > MAX_GO_MOD {
+        return Err(GoModFault::TooLarge);
+    }
     let Some(found) = parse_go_mod(&content)?.module else {
         return Err(GoModFault::NoModule(path.clone()));
     };

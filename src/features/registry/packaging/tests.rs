@@ -199,6 +199,9 @@ async fn a_go_mod_file_names_the_module() {
     assert_snapshot!(room.refusal("example.com/net@v2.0.0+incompatible").await, @"`v2.0.0+incompatible` is a version of a module without a go.mod file, and the package has one. Publish it as `example.com/net/v2`, and write `module example.com/net/v2`");
     assert_snapshot!(room.refusal("example.com/net@v1.0.0-20231399000000-abcdefabcdef").await, @"`v1.0.0-20231399000000-abcdefabcdef`: the pseudo-version has a time that does not exist");
     assert_snapshot!(with("go 1.24\n").refusal("example.com/net@v1.0.0").await, @"the go.mod file has no `module` line. Write `module example.com/net`");
+    let comment = "x".repeat(1 << 20);
+    let large = with(&format!("module example.com/net\n// {comment}\n"));
+    assert_snapshot!(large.refusal("example.com/net@v1.0.0").await, @"the go.mod file has more than 1048576 bytes. Remove requirements and comments that the module does not need");
     assert_snapshot!(with("module (\n").refusal("example.com/net@v1.0.0").await, @"the go.mod file has an error in line 2");
     let without = Room::new(&[("net.go", "package net\n")]);
     assert_snapshot!(without.refusal("example.com/net/v2@v2.0.0").await, @"a module with a major version in its path has a go.mod file. Write one with `module example.com/net/v2`");

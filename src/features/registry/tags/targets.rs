@@ -4,7 +4,7 @@
 //! files name Go modules. What nobody has asked to publish, such as a Go module whose path is in no namespace, is left out
 //! without a word.
 
-use lockkeeper_registry::go_mod::parse_go_mod;
+use lockkeeper_registry::go_mod::{MAX_GO_MOD, parse_go_mod};
 use lockkeeper_registry::names::{GoPath, ModuleName, NamePrefix, Namespace, RegistryName};
 use lockkeeper_registry::tags::{TagName, module_of_repository};
 use lockkeeper_registry::versions::{ModuleVersion, VersionKey};
@@ -17,8 +17,6 @@ use crate::store::Store;
 
 /// File that says what a repository publishes.
 const CONFIG_FILE: &str = "lockkeeper.yaml";
-/// Maximum size of a `go.mod` file that is read for its name.
-const MAX_GO_MOD: u64 = 1 << 20;
 /// Maximum length of a reason that is stored.
 const MAX_REASON: usize = 1_000;
 

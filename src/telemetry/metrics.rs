@@ -151,7 +151,7 @@ metrics! {
          `over_budget` (of the token).";
     RegistryFillsRunning = Gauge "registry_fills_running" [] "Versions that this server fetches for the registry now.";
     RegistryCacheBytes = Gauge "registry_cache_bytes" []
-        "Bytes of the packages that the registry has fetched from repositories (`--registry-cache-quota`).";
+        "Bytes of the packages and `go.mod` files that the registry has fetched from repositories (`--registry-cache-quota`).";
     RegistryCacheVersions = Gauge "registry_cache_versions" []
         "Versions that the registry has ever fetched from repositories (`--registry-cache-versions`).";
     ForgeRequests = Counter "forge_requests_total" ["status"]

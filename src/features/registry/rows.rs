@@ -172,7 +172,8 @@ macro_rules! loosen_sql {
     };
 }
 
-/// Takes the packages of versions from the size of those from elsewhere, as far as they are some of them.
+/// Takes the packages and the `go.mod` files of versions from the size of everything from elsewhere, as far as they are part
+/// of that.
 macro_rules! uncache_sql {
     ($each:literal, $time:literal) => {
         concat!(
@@ -181,6 +182,12 @@ macro_rules! uncache_sql {
             " CROSS JOIN registry_packages p CROSS JOIN registry_versions v WHERE ",
             is_named_sql!("p"),
             " AND v.kind = p.kind AND v.name = p.name AND v.version = p.version \
+             AND v.origin IN ('version_control', 'peer_version_control')) \
+             - (SELECT CAST(COALESCE(SUM(LENGTH(g.content)), 0) AS BIGINT) FROM ",
+            $each,
+            " CROSS JOIN registry_go_mods g CROSS JOIN registry_versions v WHERE each.value->>'kind' = 'go' \
+             AND g.name = each.value->>'name' AND g.version = each.value->>'version' \
+             AND v.kind = 'go' AND v.name = g.name AND v.version = g.version \
              AND v.origin IN ('version_control', 'peer_version_control')) WHERE id = 1"
         )
     };

@@ -248,10 +248,14 @@ const LOOSEN_PACKAGES: &str = "INSERT INTO registry_loose_packages (digest, due_
     AND NOT (o.kind = p.kind AND o.name = p.name AND o.version = p.version)) GROUP BY p.digest \
     ON CONFLICT (digest) DO UPDATE SET due_at = registry_loose_packages.due_at";
 
-/// Takes the packages of a version from the size of those from elsewhere, if it is one of them.
+/// Takes the packages and the `go.mod` file of a version from the size of everything from elsewhere, if it is part of that.
 const UNCACHE: &str = "UPDATE registry_cache SET bytes = bytes - (SELECT CAST(COALESCE(SUM(p.size), 0) AS BIGINT) \
     FROM registry_packages p WHERE p.kind = $1 AND p.name = $2 AND p.version = $3 AND EXISTS (SELECT 1 \
     FROM registry_versions v WHERE v.kind = p.kind AND v.name = p.name AND v.version = p.version \
+    AND v.origin IN ('version_control', 'peer_version_control'))) \
+    - (SELECT CAST(COALESCE(SUM(LENGTH(g.content)), 0) AS BIGINT) FROM registry_go_mods g \
+    WHERE g.name = $2 AND g.version = $3 AND EXISTS (SELECT 1 FROM registry_versions v \
+    WHERE v.kind = 'go' AND v.name = g.name AND v.version = g.version \
     AND v.origin IN ('version_control', 'peer_version_control'))) WHERE id = 1";
 
 const HASHES_SQLITE: &str = "SELECT place, hash FROM registry_log_hashes \
@@ -341,8 +345,7 @@ impl Store {
         if !context.has_name {
             names_add_in_tx(&mut tx, &[&name]).await?;
         }
-        let go_mod = change.go_mod.as_deref();
-        content_write_in_tx(&mut tx, key, &change.change, go_mod, now).await?;
+        content_write_in_tx(&mut tx, change, now).await?;
         if change.origin.is_foreign()
             && let RecordChange::Add(content) = &change.change
         {
@@ -884,20 +887,15 @@ pub(super) async fn version_in_tx(
 }
 
 /// Writes or removes the packages and the `go.mod` file of a version.
-async fn content_write_in_tx(
-    tx: &mut Tx,
-    key: &VersionKey,
-    change: &RecordChange,
-    go_mod: Option<&[u8]>,
-    now: DateTime<Utc>,
-) -> Result<()> {
+async fn content_write_in_tx(tx: &mut Tx, change: &NewChange, now: DateTime<Utc>) -> Result<()> {
+    let key = &change.key;
     let name = key.name();
     let (kind, name, version) = (name.kind(), name.as_str(), key.version());
-    match change {
+    match &change.change {
         RecordChange::Add(content) => {
             packages_add_in_tx(tx, &[(key, content)]).await?;
-            if let Some(go_mod) = go_mod {
-                go_mod_add_in_tx(tx, key, go_mod).await?;
+            if let Some(go_mod) = &change.go_mod {
+                go_mod_add_in_tx(tx, key, go_mod, change.origin.is_foreign()).await?;
             }
         }
         RecordChange::Deprecate(_) => {}
@@ -925,20 +923,31 @@ async fn content_write_in_tx(
     Ok(())
 }
 
-/// Adds the `go.mod` file of a Go module.
-pub(super) async fn go_mod_add_in_tx(tx: &mut Tx, key: &VersionKey, go_mod: &[u8]) -> Result<()> {
+/// Adds the `go.mod` file of a Go module. `is_foreign`: nobody has published the version, so the file counts in the size of
+/// everything from elsewhere.
+pub(super) async fn go_mod_add_in_tx(
+    tx: &mut Tx,
+    key: &VersionKey,
+    go_mod: &[u8],
+    is_foreign: bool,
+) -> Result<()> {
     let Some((path, version)) = key.as_go() else {
         return Ok(());
     };
-    execute!(
+    let added = execute!(
         tx,
         "INSERT INTO registry_go_mods (name, version, content) VALUES ($1, $2, $3) \
          ON CONFLICT (name, version) DO NOTHING",
         path,
         version,
         go_mod,
-    )
-    .map(drop)
+    )?;
+    if added == 0 || !is_foreign {
+        return Ok(());
+    }
+    let bytes = i64::try_from(go_mod.len()).map_err(broken)?;
+    let sql = "UPDATE registry_cache SET bytes = bytes + $1 WHERE id = 1";
+    execute!(tx, sql, bytes).map(drop)
 }
 
 /// Appends records to the log, with the hashes that the tree gets.
@@ -1049,7 +1058,7 @@ async fn hashes_add_in_tx(tx: &mut Tx, first: LogId, texts: &[String]) -> Result
     execute!(tx, add, first_place, hashes).map(drop)
 }
 
-/// Counts versions that were fetched, and their packages.
+/// Counts versions that were fetched, and their packages. Their `go.mod` files count when they are added.
 pub(super) async fn cached_in_tx(tx: &mut Tx, contents: &[&VersionContent]) -> Result<()> {
     if contents.is_empty() {
         return Ok(());

@@ -34,6 +34,7 @@ store_test!(
     a_package_that_is_too_large_is_refused,
     a_version_never_changes_after_it_was_fetched,
     a_full_cache_keeps_nothing_more,
+    a_go_mod_file_counts_in_the_quota,
     a_pseudo_version_must_be_the_one_that_go_makes,
     files_of_a_public_commit_come_from_our_mirror,
     the_list_has_new_tags_of_the_repository,
@@ -186,7 +187,8 @@ async fn a_hundred_requests_start_one_fill(db: &TestDb) {
     let by = version.published_by.as_deref();
     assert_eq!(by, Some("https://code.example.org/acme/net.git"));
     let cache = db.store().registry_cache().await.unwrap();
-    assert_eq!((cache.bytes, cache.versions), (zip.body.len() as u64, 1));
+    let bytes = zip.body.len() + go_mod(MODULE).len();
+    assert_eq!((cache.bytes, cache.versions), (bytes as u64, 1));
     // `go` compares versions by the times of their commits.
     let info = server.get(&path, &token).await;
     assert!(
@@ -392,17 +394,17 @@ async fn a_package_that_is_too_large_is_refused(db: &TestDb) {
     repository.tag("v1.1.0");
     repository.commit(&[("go.mod", "module example.org/other\n"), ("zeros", "")]);
     repository.tag("v1.2.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
     repository.commit(&[("go.mod", &go_mod_of_size(MODULE, (1 << 20) + 1))]);
     repository.tag("v1.3.0");
+    let office = Office::open(db).await;
+    let (_, token) = office.token(&["read:*"]).await;
     let server = server(&office, db, 1, &outside, &[]).await;
     for (version, expected) in [
         ("v1.1.0", "unpacks to more than 200 times its size"),
         ("v1.2.0", "the go.mod file of the repository is not that of"),
+        ("v1.3.0", "`go.mod` has more than 1048576 bytes"),
     ] {
         assert_eq!(server.status(&info(MODULE, version), &token).await, 404);
-        ("v1.3.0", "`go.mod` has more than 1048576 bytes"),
         let key = key(MODULE, version);
         ended(db.store(), &key).await;
         let (kind, why) = fault(db.store(), &key).await;
@@ -499,6 +501,38 @@ async fn a_full_cache_keeps_nothing_more(db: &TestDb) {
     assert_eq!(kind, FillFault::Failed);
     assert!(why.contains("--registry-cache-quota is"), "{why}");
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 200);
+}
+
+/// The file hardly needs a place in a package, and is stored as it is.
+async fn a_go_mod_file_counts_in_the_quota(db: &TestDb) {
+    let outside = Outside::open().await;
+    let text = go_mod_of_size(MODULE, 600 << 10);
+    let repository = outside.repository(
+        REPOSITORY,
+        &[("go.mod", &text), ("net.go", "package net\n")],
+    );
+    repository.tag("v1.0.0");
+    repository.commit(&[("net.go", "package net\n\nconst Version = 2\n")]);
+    repository.tag("v1.1.0");
+    let office = Office::open(db).await;
+    let (_, token) = office.token(&["read:*"]).await;
+    let quota = ("registry-cache-quota", "1MiB");
+    let server = server(&office, db, 1, &outside, &[WAITS, quota]).await;
+    assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 200);
+    let zip = server
+        .get(&format!("{GO}/{MODULE}/@v/v1.0.0.zip"), &token)
+        .await;
+    let cache = db.store().registry_cache().await.unwrap();
+    assert_eq!(cache.bytes, (zip.body.len() + text.len()) as u64);
+    assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 404);
+    let (kind, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
+    assert_eq!(kind, FillFault::Failed);
+    assert!(why.contains("--registry-cache-quota is"), "{why}");
+    let taken = format!("go {MODULE} v1.0.0");
+    office
+        .take_down(&taken, TakedownKind::Mistake, "wrong")
+        .await;
+    assert_eq!(db.store().registry_cache().await.unwrap().bytes, 0);
 }
 
 async fn a_pseudo_version_must_be_the_one_that_go_makes(db: &TestDb) {

@@ -40,7 +40,7 @@ pub struct FailedFill {
 /// Size of everything that was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilledCache {
-    /// Number of bytes of the packages that are here.
+    /// Number of bytes of the packages and `go.mod` files that are here.
     pub bytes: u64,
     /// Number of versions that were ever recorded, also those that were taken down.
     pub versions: u64,
@@ -98,6 +98,18 @@ impl FailedFill {
     /// Returns true if the version may not be fetched yet.
     pub fn is_in_effect(&self, now: DateTime<Utc>) -> bool {
         now < self.retry_at
+    }
+}
+
+impl FilledCache {
+    /// Reads bytes and versions from their row.
+    ///
+    /// Earlier releases did not count `go.mod` files, and a takedown takes those of their versions away all the same.
+    pub(in crate::features::registry) fn of_row((bytes, versions): (i64, i64)) -> Result<Self> {
+        Ok(Self {
+            bytes: u64::try_from(bytes.max(0)).map_err(broken)?,
+            versions: u64::try_from(versions).map_err(broken)?,
+        })
     }
 }
 
@@ -175,12 +187,9 @@ impl Store {
 
     /// Returns the size of everything that came from elsewhere.
     pub async fn registry_cache(&self) -> Result<FilledCache> {
-        let (bytes, versions) = on_pool!(self, db => sqlx::query_as::<_, (i64, i64)>(
+        let row = on_pool!(self, db => sqlx::query_as::<_, (i64, i64)>(
             "SELECT bytes, versions FROM registry_cache WHERE id = 1").fetch_one(db))?;
-        Ok(FilledCache {
-            bytes: u64::try_from(bytes).map_err(broken)?,
-            versions: u64::try_from(versions).map_err(broken)?,
-        })
+        FilledCache::of_row(row)
     }
 }
 

@@ -64,7 +64,7 @@ pub(in crate::features::registry) struct VcsParts {
     pub registry: Arc<Registry>,
     /// Hosts that the operator allows.
     pub hosts: VcsHosts,
-    /// Number of bytes of packages from elsewhere after which nothing is fetched.
+    /// Number of bytes of packages and `go.mod` files from elsewhere after which nothing is fetched.
     pub quota: ByteSize,
     /// Number of versions from elsewhere after which nothing is fetched.
     pub versions: u64,
@@ -181,7 +181,7 @@ impl VersionControl {
         Ok((repository, place))
     }
 
-    /// Checks that a package with this size in bytes fits into the limits of everything from elsewhere.
+    /// Checks that a version with this size in bytes fits into the limits of everything from elsewhere.
     async fn check_room(&self, size: u64) -> Result<(), SourceRefusal> {
         let cache = self.registry.store().registry_cache().await;
         let FilledCache { bytes, versions } = cache.map_err(|error| internal(&error))?;
@@ -304,7 +304,9 @@ impl VersionControl {
         repository: &GoRepository,
         requested_by: &str,
     ) -> Result<(), SourceRefusal> {
-        self.check_room(package.staged.size).await?;
+        let go_mod = package.go_mod.as_ref().map_or(0, Vec::len) as u64;
+        let size = package.staged.size.saturating_add(go_mod);
+        self.check_room(size).await?;
         let key = package.key.clone();
         // A version from elsewhere has its repository as its publisher.
         let actor = Actor::new(repository.url.as_str(), Origin::Api);

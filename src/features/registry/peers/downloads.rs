@@ -36,7 +36,7 @@ use super::super::packaging::{CheckedPackage, limits};
 use super::super::rows::versions_write_in_tx;
 use super::super::service::RegistryError;
 use super::super::store::{
-    RegistryVersion, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
+    RegistryVersion, VersionOrigin, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
 };
 use super::client::{ClientFault, package_time};
 use super::model::Peer;
@@ -704,7 +704,8 @@ impl Store {
         };
         versions_write_in_tx(&mut tx, &[&version]).await?;
         if let Some(go_mod) = go_mod {
-            go_mod_add_in_tx(&mut tx, key, go_mod).await?;
+            let is_foreign = version.origin.is_some_and(VersionOrigin::is_foreign);
+            go_mod_add_in_tx(&mut tx, key, go_mod, is_foreign).await?;
         }
         for package in &content.packages {
             let announced = execute!(

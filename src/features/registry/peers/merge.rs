@@ -332,12 +332,9 @@ impl<'a> FetchedVersions<'a> {
         misses: &'a RegistryMisses,
         known: &BTreeMap<VersionKey, RegistryVersion>,
     ) -> Result<Self> {
-        let (bytes, versions) = on_tx!(tx, db => sqlx::query_as::<_, (i64, i64)>(
+        let row = on_tx!(tx, db => sqlx::query_as::<_, (i64, i64)>(
             "SELECT bytes, versions FROM registry_cache WHERE id = 1").fetch_one(db))?;
-        let cache = FilledCache {
-            bytes: u64::try_from(bytes).map_err(broken)?,
-            versions: u64::try_from(versions).map_err(broken)?,
-        };
+        let cache = FilledCache::of_row(row)?;
         let fetched = known
             .iter()
             .filter(|(_, version)| version.origin.is_some_and(VersionOrigin::is_foreign));

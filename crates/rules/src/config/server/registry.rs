@@ -241,8 +241,8 @@ section! {
             /// rule that matches counts. The actions are background, wait, never and refuse.
             list("registry-on-miss", "RULES").or_derived("background for Go modules, wait for Terraform modules"),
 
-            /// Size of all packages from elsewhere together after which the registry fetches no more. A few fetches that
-            /// have begun can exceed it.
+            /// Size of all packages and go.mod files from elsewhere together after which the registry fetches no more. A
+            /// few fetches that have begun can exceed it.
             size("registry-cache-quota").or("10GiB"),
 
             /// Number of versions that were ever fetched from elsewhere after which the registry fetches no more. Their

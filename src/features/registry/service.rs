@@ -537,6 +537,11 @@ impl Registry {
         Ok(self.store.registry_go_mod(key).await?)
     }
 
+    /// Returns the number of bytes of the `go.mod` file of a version with content.
+    pub async fn go_mod_size(&self, key: &VersionKey) -> Result<Option<u64>, RegistryError> {
+        Ok(self.store.registry_go_mod_size(key).await?)
+    }
+
     /// Lists versions of Go modules with their states and the times at which they were added here, oldest first.
     pub async fn index(
         &self,

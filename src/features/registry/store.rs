@@ -387,6 +387,17 @@ impl Store {
             .bind(path).bind(version).fetch_optional(db))
     }
 
+    /// Returns the number of bytes of the `go.mod` file of a version with content.
+    pub async fn registry_go_mod_size(&self, key: &VersionKey) -> Result<Option<u64>> {
+        let Some((path, version)) = key.as_go() else {
+            return Ok(None);
+        };
+        let size = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT CAST(LENGTH(content) AS BIGINT) FROM registry_go_mods WHERE name = $1 AND version = $2")
+            .bind(path).bind(version).fetch_optional(db))?;
+        size.map(u64::try_from).transpose().map_err(broken)
+    }
+
     /// Lists names by kind and name. With `prefix`: those whose name begins with this text.
     pub async fn registry_names(
         &self,

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use axum::http::{Method, StatusCode};
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use axum::response::Response;
 use futures::future::join_all;
 use futures::poll;
 use lockkeeper::features::registry::{Published, VersionOrigin, Visibility};
 use lockkeeper::model::Sha256Digest;
 use lockkeeper::store::DatabaseUrl;
-use lockkeeper_registry::records::TakedownKind;
+use lockkeeper_registry::records::{Checksums, TakedownKind};
 use lockkeeper_registry::signed_note::open_note;
 use lockkeeper_registry::tlog::{
     LogHash, TILE_HEIGHT, Tile, TreeHead, check_record, hash_from_tile, parse_record, prove_record,
@@ -18,8 +20,9 @@ use lockkeeper_registry::versions::VersionKey;
 use serde_json::{Value, json};
 use sqlx::Transaction;
 use sqlx_postgres::{PgPool, Postgres};
+use tower::ServiceExt as _;
 
-use super::world::{Office, Replica, archive, by_ops};
+use super::world::{HOST, Office, Replica, archive, by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, execute, store_test};
 use crate::support::log;
 
@@ -309,6 +312,96 @@ async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
             assert_eq!(after.header("content-range"), size);
         }
     }
+}
+
+async fn a_go_mod_file_is_sent_whole_or_not_again(db: &TestDb) {
+    let (office, server) = open(db).await;
+    // Kept in memory, sent at once, sent in pieces, and from before the limit.
+    for (version, bytes) in [
+        ("v1.0.0", 100),
+        ("v1.1.0", 20_000),
+        ("v1.2.0", 600_000),
+        ("v1.3.0", 2 << 20),
+    ] {
+        let go_mod = go_mod_of_size("example.com/net", bytes);
+        let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), ("x.go", b"package x\n")];
+        let key = format!("go example.com/net {version}");
+        office.publish_unlimited(&key, &files).await;
+        let path = format!("/registry/go/example.com/net/@v/{version}.mod");
+        let asked =
+            async |method, headers: &[(&str, &str)]| server.request(method, &path, headers).await;
+        let key: VersionKey = key.parse().unwrap();
+        let recorded = office.registry.version(&key).await.unwrap().unwrap();
+        let content = &recorded.known.content().unwrap().content;
+        let Checksums::Go { go_mod: hash, .. } = content.checksums else {
+            panic!("{content:?}");
+        };
+        let tag = format!("\"{hash}\"");
+        // The first request does not read the file, and the last one may find it in memory.
+        for _ in 0..2 {
+            let heard = log::listen();
+            let known = asked(Method::GET, &[("if-none-match", &tag)]).await;
+            let head = asked(Method::HEAD, &[]).await;
+            let log = heard.end();
+            assert!(!log.contains("SELECT content"), "{log}");
+            assert_eq!(
+                (known.status, known.body.len(), known.header("etag")),
+                (StatusCode::NOT_MODIFIED, 0, tag.as_str())
+            );
+            assert_eq!((head.status, head.body.len()), (StatusCode::OK, 0));
+            assert_eq!(head.header("content-length"), bytes.to_string());
+            let whole = asked(Method::GET, &[]).await;
+            assert_eq!(whole.status, StatusCode::OK, "{version}");
+            assert!(whole.body == go_mod.as_bytes(), "{version}");
+            assert_eq!(whole.header("content-length"), bytes.to_string());
+            for answer in [&head, &whole] {
+                assert_eq!(answer.header("etag"), tag);
+                let kind = "text/plain; charset=utf-8";
+                assert_eq!(answer.header("content-type"), kind);
+                let fresh = "private, max-age=31536000, immutable";
+                assert_eq!(answer.header("cache-control"), fresh);
+            }
+        }
+        let key = key.to_string();
+        office.take_down(&key, TakedownKind::Mistake, "wrong").await;
+        assert_eq!(asked(Method::GET, &[]).await.status, StatusCode::FORBIDDEN);
+    }
+}
+
+async fn large_go_mod_files_take_memory_until_they_are_read(db: &TestDb) {
+    let (office, server) = open(db).await;
+    let large = go_mod_of_size("example.com/net", 16 << 20);
+    let small = go_mod_of_size("example.com/net", 10_000);
+    for (version, go_mod) in [("v1.0.0", &large), ("v1.1.0", &small)] {
+        let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), ("x.go", b"package x\n")];
+        let key = format!("go example.com/net {version}");
+        office.publish_unlimited(&key, &files).await;
+    }
+    let path = |version: &str| format!("/registry/go/example.com/net/@v/{version}.mod");
+    // A client that does not read the body.
+    let begin = async || -> Response {
+        let request = Request::builder()
+            .uri(path("v1.0.0"))
+            .header(header::HOST, HOST)
+            .body(Body::empty())
+            .unwrap();
+        server.router.clone().oneshot(request).await.unwrap()
+    };
+    // They have the 128 MiB of packages and large files.
+    let mut unread = Vec::new();
+    for number in 0..8 {
+        let answer = begin().await;
+        assert_eq!(answer.status(), StatusCode::OK, "{number}");
+        unread.push(answer);
+    }
+    let refused = begin().await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.headers()[header::RETRY_AFTER], "5");
+    let head = server.request(Method::HEAD, &path("v1.0.0"), &[]).await;
+    assert_eq!(head.status, StatusCode::OK);
+    assert_eq!(server.get(&path("v1.1.0"), "").await.text(), small);
+    unread.pop();
+    assert!(server.get(&path("v1.0.0"), "").await.body == large.as_bytes());
 }
 
 async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestDb) {
@@ -632,6 +725,8 @@ store_test!(
     the_protocol_of_module_registries_is_spoken,
     a_link_is_for_one_package_and_ten_minutes,
     packages_are_sent_whole_in_part_or_not_again,
+    a_go_mod_file_is_sent_whole_or_not_again,
+    large_go_mod_files_take_memory_until_they_are_read,
     a_package_that_was_damaged_is_served_again_once_it_is_mended,
     the_log_proves_what_is_served,
     the_index_lists_versions_in_the_order_of_their_addition,

@@ -619,6 +619,7 @@ async fn modules(db: &TestDb) {
         ));
         store.registry_version(&key).await.unwrap();
         store.registry_go_mod(&key).await.unwrap();
+        store.registry_go_mod_size(&key).await.unwrap();
         store.registry_added_record(&key).await.unwrap();
         store.registry_download(&key).await.unwrap();
         last = Some(key);

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use lockkeeper_registry::dirhash::DirHash;
 
 use crate::model::Sha256Digest;
 
@@ -28,7 +29,7 @@ impl Freshness {
     }
 }
 
-/// Entity tag of content with this digest. The same bytes always have the same one, so it is a strong one.
+/// Entity tag of content with a digest or checksum. The same bytes always have the same one, so it is a strong one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntityTag(HeaderValue);
 
@@ -40,6 +41,10 @@ pub(super) struct TaggedContent {
 }
 
 impl TaggedContent {
+    pub fn new(bytes: Bytes, tag: EntityTag) -> Self {
+        Self { bytes, tag }
+    }
+
     /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -57,6 +62,12 @@ impl EntityTag {
     pub fn of_digest(digest: &Sha256Digest) -> Self {
         let tag = format!("\"{}\"", digest.as_str());
         Self(HeaderValue::try_from(tag).expect("digits in quotes are the value of a header"))
+    }
+
+    /// Returns the entity tag of a file whose recorded checksum is that of no other file.
+    pub fn of_checksum(checksum: &DirHash) -> Self {
+        let tag = format!("\"{checksum}\"");
+        Self(HeaderValue::try_from(tag).expect("Base64 in quotes is the value of a header"))
     }
 
     pub fn of_content(content: &[u8]) -> Self {
@@ -171,16 +182,12 @@ pub(super) fn package(
     part: Option<&Range<u64>>,
     body: Body,
 ) -> Response {
-    let mut response = Response::new(body);
     let length = part.map_or(size, |part| part.end - part.start);
+    let mut response = immutable(content_type, tag, length, body);
     let mut set = |name: HeaderName, value: HeaderValue| {
         response.headers_mut().insert(name, value);
     };
-    set(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    set(header::CACHE_CONTROL, Freshness::Immutable.header());
-    set(header::ETAG, tag.header());
     set(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    set(header::CONTENT_LENGTH, HeaderValue::from(length));
     if let Some(part) = part {
         let text = format!("bytes {}-{}/{size}", part.start, part.end - 1);
         let text = HeaderValue::from_str(&text).expect("numbers are the value of a header");
@@ -188,6 +195,22 @@ pub(super) fn package(
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     response
+}
+
+/// Answers with a body of this length that never changes, or with its headers alone.
+pub(super) fn immutable(
+    content_type: &'static str,
+    tag: &EntityTag,
+    length: u64,
+    body: Body,
+) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (header::CACHE_CONTROL, Freshness::Immutable.header()),
+        (header::ETAG, tag.header()),
+        (header::CONTENT_LENGTH, HeaderValue::from(length)),
+    ];
+    (headers, body).into_response()
 }
 
 #[cfg(test)]

@@ -53,7 +53,8 @@ const TILE_BYTES: usize = 8 << 20;
 const TOKEN_BYTES: usize = 4 << 20;
 const PACKAGE_BYTES: usize = 64 << 20;
 
-/// Memory of packages in bytes: of those that are kept, and of those that are forgotten while clients still read them.
+/// Memory of packages in bytes: of those that are kept, and of those that are forgotten while clients still read them. Large
+/// `go.mod` files have it as well while clients read them.
 const PACKAGE_MEMORY: usize = 2 * PACKAGE_BYTES;
 
 /// Rough size of a version, its key and its place in a map.
@@ -411,6 +412,11 @@ impl Catalog {
         if size > Self::MAX_PACKAGE {
             return None;
         }
+        self.package_memory.take(size)
+    }
+
+    /// Takes memory for a `go.mod` file of this size in bytes, from that of packages. `None`: clients read so many others.
+    pub fn memory_for_go_mod(&self, size: u64) -> Option<OwnedSemaphorePermit> {
         self.package_memory.take(size)
     }
 

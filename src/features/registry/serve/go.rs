@@ -14,20 +14,22 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use lockkeeper_registry::names::{GoPath, RegistryName};
+use lockkeeper_registry::records::Checksums;
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::{GoVersion, VersionKey};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::access::Reader;
-use super::answer::{self, Freshness, TaggedContent};
+use super::answer::{self, EntityTag, Freshness, TaggedContent};
 use super::catalog::{CatalogState, KeptName, KeptVersion, ListedVersion};
 use super::go_paths::{GoFile, GoRequest, InvalidGoRequest};
 use super::refusal::ServeRefusal;
@@ -271,15 +273,7 @@ async fn version(
                 info.clone(),
             ))
         }
-        GoFile::Mod => {
-            let content = go_mod(door, &key, kept).await?;
-            Ok(answer::content(
-                headers,
-                TEXT,
-                Freshness::Immutable,
-                content,
-            ))
-        }
+        GoFile::Mod => go_mod(door, reader, parts, (&key, kept)).await,
         GoFile::Zip => {
             let content = served(&key, Some(&kept.version))?;
             let package = content.packages.iter().next();
@@ -298,26 +292,49 @@ async fn version(
     }
 }
 
+/// Answers with the `go.mod` file of a version. The entity tag is the checksum in the log, so the file is only read if it is
+/// sent.
 async fn go_mod(
-    door: &RegistryDoor,
-    key: &VersionKey,
-    kept: &KeptVersion,
-) -> Result<TaggedContent, ServeRefusal> {
+    door: &Arc<RegistryDoor>,
+    reader: &Reader,
+    parts: &Parts,
+    (key, kept): (&VersionKey, &Arc<KeptVersion>),
+) -> Result<Response, ServeRefusal> {
+    let headers = &parts.headers;
+    let small =
+        |content: TaggedContent| answer::content(headers, TEXT, Freshness::Immutable, content);
     if let Some(content) = kept.go_mod.get() {
-        return Ok(content.clone());
+        return Ok(small(content.clone()));
     }
-    let mut content = door.registry.go_mod(key).await?;
-    if content.is_none() {
+    let unknown = || ServeRefusal::unknown_version(key);
+    let Checksums::Go { go_mod, .. } = served(key, Some(&kept.version))?.checksums else {
+        return Err(unknown());
+    };
+    let tag = EntityTag::of_checksum(&go_mod);
+    if tag.is_known(headers) {
+        return Ok(answer::not_modified(&tag, Freshness::Immutable));
+    }
+    let mut size = door.registry.go_mod_size(key).await?;
+    if size.is_none() {
         // It was taken down since the state was read, or is still at another deployment.
         packages::arrive(door, key).await?;
-        content = door.registry.go_mod(key).await?;
+        size = door.registry.go_mod_size(key).await?;
     }
-    let content = content.ok_or_else(|| ServeRefusal::unknown_version(key))?;
-    let content = TaggedContent::from(Bytes::from(content));
+    let size = size.ok_or_else(unknown)?;
+    if parts.method == Method::HEAD {
+        return Ok(answer::immutable(TEXT, &tag, size, Body::empty()));
+    }
+    if size > packages::SMALL {
+        let places = door.places(reader);
+        return packages::send_go_mod(door, places, (key, size), &tag, TEXT).await;
+    }
+    let content = door.registry.go_mod(key).await?;
+    let content = Bytes::from(content.ok_or_else(unknown)?);
+    let content = TaggedContent::new(content, tag);
     if content.len() <= KeptVersion::MAX_GO_MOD {
-        return Ok(kept.go_mod.get_or_init(|| content).clone());
+        return Ok(small(kept.go_mod.get_or_init(|| content).clone()));
     }
-    Ok(content)
+    Ok(small(content))
 }
 
 /// Version and time, as `go` writes them.

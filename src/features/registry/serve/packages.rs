@@ -1,4 +1,5 @@
-//! Downloads of packages: whole or in part, in pieces, without a connection to the database.
+//! Downloads of packages: whole or in part, in pieces, without a connection to the database. Large `go.mod` files are sent in
+//! the same way.
 //!
 //! - *Read once*: packages that are requested often are in memory, unless they are large ([`super::Catalog::MAX_PACKAGE`]).
 //! - *Limited*: [`AT_ONCE`] packages are sent at a time. Further requests wait, because their clients would fail else.
@@ -31,8 +32,8 @@ use super::{RegistryDoor, memory, served};
 /// Maximum number of packages that are sent at a time. Each takes an open file, or memory.
 pub(super) const AT_ONCE: usize = 128;
 
-/// Largest package that is sent without a place, in bytes. It fits into the buffers of a connection.
-const SMALL: u64 = 64 << 10;
+/// Largest package or `go.mod` file that is sent without a place, in bytes. It fits into the buffers of a connection.
+pub(super) const SMALL: u64 = 64 << 10;
 
 /// Number of bytes that are sent from memory between two looks at the clock.
 const PIECE: usize = 256 << 10;
@@ -107,11 +108,40 @@ pub(super) async fn send(
         sent: 0,
         _places: places,
     };
-    let pieces = stream::try_unfold(download, async |mut download| {
-        let piece = download.next().await?;
-        Ok::<_, DownloadStop>(piece.map(|piece| (piece, download)))
-    });
-    Ok(with(Body::from_stream(pieces)))
+    Ok(with(download.into_body()))
+}
+
+/// Answers with a `go.mod` file that is not small. It takes a place, and memory until the client has read it.
+pub(super) async fn send_go_mod(
+    door: &Arc<RegistryDoor>,
+    places: Vec<Arc<Semaphore>>,
+    (key, size): (&VersionKey, u64),
+    tag: &EntityTag,
+    content_type: &'static str,
+) -> Result<Response, ServeRefusal> {
+    let places = timeout(BEGIN_TIME, take_all(places)).await;
+    let places = places.map_err(|_| ServeRefusal::Busy)?;
+    let places = places.map_err(|_| ServeRefusal::Busy)?;
+    let memory = door.catalog.memory_for_go_mod(size);
+    let memory = memory.ok_or(ServeRefusal::Busy)?;
+    let looked_at = Instant::now();
+    let Some(content) = door.registry.go_mod(key).await? else {
+        still_served(door, key).await?;
+        return Err(ServeRefusal::unknown_version(key));
+    };
+    let content = memory::in_place(content, memory);
+    let length = content.len() as u64;
+    let download = Download {
+        door: Arc::clone(door),
+        key: key.clone(),
+        pieces: pieces_of(content),
+        looked_at,
+        started: Instant::now(),
+        sent: 0,
+        _places: places,
+    };
+    let body = download.into_body();
+    Ok(answer::immutable(content_type, tag, length, body))
 }
 
 /// A download that can begin.
@@ -319,7 +349,7 @@ fn damaged(key: &VersionKey, file: &PackageFile) -> ServeRefusal {
     )))
 }
 
-/// A package on its way to a client.
+/// A package or a `go.mod` file on its way to a client.
 struct Download {
     door: Arc<RegistryDoor>,
     key: VersionKey,
@@ -342,6 +372,15 @@ enum DownloadStop {
 }
 
 impl Download {
+    /// Returns the pieces as the body of an answer.
+    fn into_body(self) -> Body {
+        let pieces = stream::try_unfold(self, async |mut download| {
+            let piece = download.next().await?;
+            Ok::<_, DownloadStop>(piece.map(|piece| (piece, download)))
+        });
+        Body::from_stream(pieces)
+    }
+
     async fn next(&mut self) -> Result<Option<Bytes>, DownloadStop> {
         if self.looked_at.elapsed() >= LOOK_EVERY {
             let looked_at = Instant::now();

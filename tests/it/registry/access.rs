@@ -32,13 +32,12 @@ async fn publish(office: &Office) {
     }
 }
 
-/// Returns every route that is about a name, with the statuses of their answers.
-async fn statuses(server: &Replica, namespace: &str, token: &str) -> Vec<u16> {
+/// Returns every route that is about a name.
+fn paths(namespace: &str) -> [String; 8] {
     let module = format!("/registry/v1/modules/{namespace}/vpc/aws");
     let go = format!("/registry/go/{namespace}.example.com/m");
     let sumdb = "/registry/go/sumdb/mods.example.com/lookup";
-    let mut statuses = Vec::new();
-    for path in [
+    [
         format!("{module}/versions"),
         format!("{module}/1.0.0/download"),
         format!("{go}/@v/list"),
@@ -47,7 +46,13 @@ async fn statuses(server: &Replica, namespace: &str, token: &str) -> Vec<u16> {
         format!("{go}/@v/v1.0.0.mod"),
         format!("{go}/@v/v1.0.0.zip"),
         format!("{sumdb}/{namespace}.example.com/m@v1.0.0"),
-    ] {
+    ]
+}
+
+/// Returns the statuses of the answers of every route that is about a name.
+async fn statuses(server: &Replica, namespace: &str, token: &str) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for path in paths(namespace) {
         statuses.push(server.status(&path, token).await);
     }
     statuses
@@ -206,6 +211,52 @@ async fn a_namespace_with_versions_is_closed_to_others(db: &TestDb) {
     }
 }
 
+/// Returns the answers of every route that is about a name, without the name.
+async fn answers(server: &Replica, namespace: &str, token: &str) -> Vec<(u16, String)> {
+    let mut answers = Vec::new();
+    for path in paths(namespace) {
+        let answer = server.get(&path, token).await;
+        let text = answer.text().replace(namespace, "NAME");
+        answers.push((answer.status.as_u16(), text));
+    }
+    answers
+}
+
+async fn a_private_name_is_refused_like_one_that_is_not_here(db: &TestDb) {
+    let office = Office::open(db).await;
+    publish(&office).await;
+    office
+        .namespace("go host.example.com/Acme", Visibility::Owner)
+        .await;
+    let usual = office.server(db, 1, &[]).await;
+    let refuse = ("registry-on-miss", "*=refuse");
+    let refusing = office.server(db, 2, &[refuse]).await;
+    let all = office.token(&["read:*"]).await.1;
+    let other = office.token(&["read:module other/*"]).await.1;
+    for (server, token, status) in [
+        (&usual, &all, 404),
+        (&usual, &other, 404),
+        (&refusing, &all, 403),
+        (&refusing, &other, 404),
+    ] {
+        let missing = answers(server, "none", token).await;
+        assert_eq!(answers(server, "acme", token).await, missing);
+        let statuses: Vec<u16> = missing.iter().map(|(status, _)| *status).collect();
+        assert_eq!(statuses, [status; 8]);
+    }
+    // Another spelling of a private name shows as little.
+    for path in ["acme/x/@v/list", "acme/x/@v/v1.0.0.info"] {
+        let path = format!("/registry/go/host.example.com/{path}");
+        let answer = refusing.get(&path, &all).await;
+        assert_eq!(answer.status, 403, "{path}");
+    }
+    // A name that the reader may read is only missing, because no rule is for a namespace.
+    for path in ["vpc/gcp/versions", "vpc/aws/9.0.0/download"] {
+        let path = format!("/registry/v1/modules/open/{path}");
+        assert_eq!(refusing.status(&path, &all).await, 404, "{path}");
+    }
+}
+
 async fn a_namespace_is_visible_as_it_was_added_last(db: &TestDb) {
     let office = Office::open(db).await;
     let server = office
@@ -229,4 +280,5 @@ store_test!(
     a_revoked_or_expired_token_reads_nothing_more,
     a_namespace_is_visible_as_it_was_added_last,
     a_namespace_with_versions_is_closed_to_others,
+    a_private_name_is_refused_like_one_that_is_not_here,
 );

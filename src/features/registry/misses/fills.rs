@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 use super::super::peers::PeerExchange;
 use super::super::service::{Registry, RegistryError};
 use super::super::tokens::{Token, TokenAction, TokenId};
-use super::decision::{MissDecision, MissFacts, MissReason, decide};
+use super::decision::{MissFacts, decide};
 use super::lists::{KeptList, ListedVersions, RunningList, VersionLists};
 use super::refusal::SourceRefusal;
 use super::store::FillFault;
@@ -188,17 +188,13 @@ impl Misses {
         }))
     }
 
-    /// Returns the rule that refuses a missing name, if one does.
+    /// Returns the rule that refuses a missing name in no namespace, if one does.
     pub(in crate::features::registry) fn refusing_rule(
         &self,
         name: &RegistryName,
-        facts: MissFacts<'_>,
     ) -> Option<String> {
-        let MissDecision { action, reason } = decide(name, facts, &self.0.parts.rules);
-        (action == OnMiss::Refuse).then(|| match reason {
-            MissReason::Rule(rule) => rule,
-            MissReason::Namespace(_) | MissReason::Default => String::new(),
-        })
+        let rule = self.0.parts.rules.rule_for(name)?;
+        (rule.action == OnMiss::Refuse).then(|| rule.to_string())
     }
 
     /// Returns the places that may have versions of a name. `None`: there is none, or a rule forbids to ask.

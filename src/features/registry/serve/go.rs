@@ -131,7 +131,8 @@ async fn name(
     may_fill: bool,
 ) -> Result<FoundName, ServeRefusal> {
     let name = RegistryName::Go(path.clone());
-    door.check(snapshot, reader, &name).await?;
+    let unknown = || ServeRefusal::unknown(&name);
+    door.check(snapshot, reader, &name, unknown).await?;
     let known = if may_fill {
         door.name_or_ask(snapshot, reader, &name).await?
     } else {
@@ -145,8 +146,7 @@ async fn name(
         Arc::default()
     };
     if !is_here && there.is_empty() {
-        let refusal = ServeRefusal::unknown(&name);
-        return Err(door.missing(snapshot, &name, refusal).await);
+        return Err(door.missing(snapshot, reader, &name, unknown()).await);
     }
     if there.is_empty() {
         return Ok(FoundName {

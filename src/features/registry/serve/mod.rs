@@ -145,33 +145,43 @@ impl RegistryDoor {
         })
     }
 
-    /// Refuses a name that the reader may not read. A name in no namespace is served as one of a public namespace, if all of
-    /// its versions were fetched from where everyone can read them.
+    /// Refuses a name that the reader may not read, as if it were not here: `unknown` is the refusal of the request for a name
+    /// in no namespace. A name in no namespace is served as one of a public namespace, if all of its versions were fetched from
+    /// where everyone can read them.
     async fn check(
         &self,
         snapshot: CatalogState,
         reader: &Reader,
         name: &RegistryName,
+        unknown: impl FnOnce() -> ServeRefusal,
     ) -> Result<(), ServeRefusal> {
         let namespaces = self.catalog.namespaces(snapshot).await?;
-        if let Some(namespace) = namespaces.of(name) {
-            return reader.check(name, Some(namespace));
+        let namespace = namespaces.of(name);
+        let checked = match namespace {
+            Some(namespace) => reader.check(name, Some(namespace)),
+            None => reader.check(name, Some(&NamespaceAccess::FOREIGN)),
+        };
+        let is_readable = match checked {
+            // Another deployment may have published the name, and not be accepted for it any more.
+            Ok(()) => namespace.is_some() || self.catalog.name(snapshot, name).await?.is_foreign,
+            Err(ServeRefusal::NotFound(_)) => false,
+            Err(refusal) => return Err(refusal),
+        };
+        if is_readable {
+            return Ok(());
         }
-        reader.check(name, Some(&NamespaceAccess::FOREIGN))?;
-        // Another deployment has published the name, and is not accepted for it any more.
-        let known = self.catalog.name(snapshot, name).await?;
-        if known.is_foreign {
-            Ok(())
-        } else {
-            Err(ServeRefusal::unknown(name))
-        }
+        Err(self.missing(snapshot, reader, name, unknown()).await)
     }
 
-    /// Returns the refusal of a name or version that is not here: `refusal`, or the rule of the operator that refuses the
-    /// name. The reader may read the name.
+    /// Returns the refusal of a name or version that is not here for the reader: `refusal`, or the rule of the operator that
+    /// refuses the name.
+    ///
+    /// No rule is for a name in a namespace. But a name that the reader may not read is refused as if no namespace had it, so
+    /// that nobody finds out which names are private.
     async fn missing(
         &self,
         snapshot: CatalogState,
+        reader: &Reader,
         name: &RegistryName,
         refusal: ServeRefusal,
     ) -> ServeRefusal {
@@ -179,8 +189,13 @@ impl RegistryDoor {
             Ok(namespaces) => namespaces,
             Err(error) => return error.into(),
         };
-        let rule = self.misses.refusing_rule(name, namespaces.miss_facts(name));
-        match rule {
+        let namespace = namespaces.of(name);
+        let is_owned = namespace.is_some_and(|namespace| namespace.owner.is_some());
+        let is_seen = is_owned && reader.may_read(name, namespace);
+        if is_seen || !reader.may_read(name, Some(&NamespaceAccess::FOREIGN)) {
+            return refusal;
+        }
+        match self.misses.refusing_rule(name) {
             Some(rule) => ServeRefusal::Rule {
                 name: name.clone(),
                 rule,
@@ -243,9 +258,11 @@ impl RegistryDoor {
             return Err(refusal);
         };
         // The version is not here, or the reader may not read the name.
-        self.check(snapshot, reader, &key.name()).await?;
+        let name = key.name();
+        let unknown = || ServeRefusal::unknown_version(key);
+        self.check(snapshot, reader, &name, unknown).await?;
         let namespaces = self.catalog.namespaces(snapshot).await?;
-        let facts = namespaces.miss_facts(&key.name());
+        let facts = namespaces.miss_facts(&name);
         match self.misses.ask(token, key, facts).await? {
             MissAnswer::Here => {
                 let snapshot = self.catalog.snapshot().await?;
@@ -262,10 +279,11 @@ impl RegistryDoor {
         reader: &Reader,
         key: &VersionKey,
     ) -> Result<Arc<KeptVersion>, ServeRefusal> {
-        self.check(snapshot, reader, &key.name()).await?;
+        let name = key.name();
+        let unknown = || ServeRefusal::unknown_version(key);
+        self.check(snapshot, reader, &name, unknown).await?;
         let Some(version) = self.catalog.version(snapshot, key).await? else {
-            let refusal = ServeRefusal::unknown_version(key);
-            return Err(self.missing(snapshot, &key.name(), refusal).await);
+            return Err(self.missing(snapshot, reader, &name, unknown()).await);
         };
         served(key, Some(&version.version))?;
         Ok(version)

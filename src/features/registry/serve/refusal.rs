@@ -51,12 +51,13 @@ impl ServeRefusal {
         Self::NotFound(what.into())
     }
 
-    /// Says that a name is not here. The text is the same for a name that the reader may not read.
+    /// Says that a name is not here, or that the reader may not read it. A request that names a version gets
+    /// [`unknown_version`](Self::unknown_version) in both cases.
     pub fn unknown(name: &RegistryName) -> Self {
         Self::NotFound(format!("{} is not in this registry", name.as_str()))
     }
 
-    /// Says that a version is not here.
+    /// Says that a version is not here, or that the reader may not read its name.
     pub fn unknown_version(key: &VersionKey) -> Self {
         Self::NotFound(format!(
             "{} {} is not in this registry",

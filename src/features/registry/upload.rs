@@ -64,7 +64,7 @@ use super::lists;
 use super::packaging::{CheckedPackage, PackagingError, limits};
 use super::serve::{ReadScope, RegistryDoor, ServeRefusal, bearer_token};
 use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
-use super::store::{VersionNotice, VersionOrigin};
+use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
 use super::tokens::{Token, TokenAction, TokenId};
 use super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
 use crate::errors::describe_error;
@@ -524,7 +524,13 @@ impl RegistryUploads {
         };
         drop(place);
         info!(version = %key, id, token = %token.id, "A version was uploaded");
-        let view = self.version(&key).await?;
+        let version = self.version(&key).await?;
+        // Who has published it just now is the token itself.
+        let view = if id.is_some() {
+            VersionView::from(&version)
+        } else {
+            VersionView::of_client(&version)
+        };
         let view = PublishedView { id, version: view };
         Ok((status, Json(view)).into_response())
     }
@@ -596,14 +602,14 @@ impl RegistryUploads {
                 }
             }
         }
-        Ok(Json(self.version(&key).await?).into_response())
+        let version = self.version(&key).await?;
+        Ok(Json(VersionView::of_client(&version)).into_response())
     }
 
     /// Returns the version as it is after a change.
-    async fn version(&self, key: &VersionKey) -> Result<VersionView, ApiRefusal> {
+    async fn version(&self, key: &VersionKey) -> Result<RegistryVersion, ApiRefusal> {
         let version = self.registry.version(key).await?;
-        let version = version.ok_or_else(|| ApiRefusal::NotThere(key.clone()))?;
-        Ok(VersionView::from(&version))
+        version.ok_or_else(|| ApiRefusal::NotThere(key.clone()))
     }
 
     /// Returns the token of a request, which is valid now.

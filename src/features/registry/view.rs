@@ -168,8 +168,8 @@ impl VersionView {
         self
     }
 
-    /// Describes a version without its origin and the name of the person or token that has published it. Who reads a
-    /// name need not know them.
+    /// Describes a version without its origin and the name of the person or token that has published it. Who reads or changes
+    /// a name need not know them.
     pub fn of_client(version: &RegistryVersion) -> Self {
         Self {
             origin: None,

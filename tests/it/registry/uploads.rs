@@ -216,6 +216,30 @@ async fn a_go_mod_file_has_a_limit_of_its_own(db: &TestDb) {
     assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
 }
 
+async fn a_token_does_not_learn_who_has_published_a_version(db: &TestDb) {
+    let desk = Desk::open(db).await;
+    let key = "module acme/vpc/aws 1.0.0";
+    let bytes = module(MODULE);
+    let new = desk.upload(key, bytes.clone()).await;
+    assert_eq!(new.status, StatusCode::CREATED, "{}", new.text());
+    let publishes = desk.office.token(&["publish:*"]).await.1;
+    let digest = content_digest(&bytes);
+    let headers = [("content-digest", digest.as_str())];
+    let again = desk.put(&address(key), &publishes, &headers, bytes).await;
+    let deprecates = desk.office.token(&["deprecate:*"]).await.1;
+    let body = json!({ "reason": "old" });
+    let deprecated = desk.change(key, "deprecate", &deprecates, body).await;
+    let takes = desk.office.token(&["takedown:*"]).await.1;
+    let body = json!({ "reason": "wrong", "kind": "mistake" });
+    let taken = desk.change(key, "takedown", &takes, body).await;
+    for answer in [again, deprecated, taken] {
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        let json: Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(json["name"], json!("acme/vpc/aws"));
+        assert_eq!((json.get("published_by"), json.get("origin")), (None, None));
+    }
+}
+
 async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
     let desk = Desk::open(db).await;
     let key: VersionKey = "module acme/vpc/aws 1.0.0".parse().unwrap();
@@ -666,6 +690,7 @@ store_test!(a_version_is_uploaded_once);
 store_test!(a_package_can_have_its_module_in_a_directory);
 store_test!(many_uploads_of_one_version_end_with_one_record);
 store_test!(a_go_mod_file_has_a_limit_of_its_own);
+store_test!(a_token_does_not_learn_who_has_published_a_version);
 store_test!(only_a_token_with_the_scope_publishes);
 store_test!(a_token_that_is_revoked_while_the_body_arrives_publishes_nothing);
 store_test!(a_token_has_half_of_the_places);

@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use lockkeeper::clock::{Clock, ManualClock};
 use lockkeeper::process::{CallOutput, Cmd};
-use lockkeeper::workflow::{CacheSession, InitPlace, PackagePath, Platform, ProviderCache};
+use lockkeeper::workflow::{
+    CacheSession, InitPlace, PackagePath, Platform, ProgramObserver, ProviderCache,
+};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
@@ -121,7 +123,8 @@ impl World {
             .deadline(Duration::from_mins(5));
         let output = cmd.output().await.unwrap();
         if output.is_success() {
-            session.finish().await.unwrap();
+            let programs = ProgramObserver::begin(dir);
+            session.finish(programs).await.unwrap();
         }
         output
     }

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::lend::lend;
+use super::running::ProgramObserver;
 use crate::clock::Clock;
 use crate::model::RunUser;
 use store::PackageStore;
@@ -97,6 +98,8 @@ pub struct CacheSession {
     held: LinkedPackages,
     clock: Arc<dyn Clock>,
     place: InitPlace,
+    /// True if the project has a mirror of packages, which are for this project alone.
+    brings_its_own: bool,
     /// User that the `init` executes as; `None` for the user of the server.
     user: Option<RunUser>,
 }
@@ -153,6 +156,7 @@ impl ProviderCache {
             held,
             clock,
             place,
+            brings_its_own: false,
             user: self.user,
         };
         session.lay_out()?;
@@ -182,9 +186,10 @@ impl CacheSession {
         self.overlay.path()
     }
 
-    /// Ends a successful `init`: keeps the fetched packages and changes the links of the project to lead to them.
-    pub async fn finish(mut self) -> std::io::Result<()> {
-        on_disk(move || self.keep(self.clock.now())).await
+    /// Ends a successful `init`: keeps the fetched packages and changes the links of the project to lead to them. If programs of
+    /// the pull request ran meanwhile, they may have exchanged packages, so these are for the project alone.
+    pub async fn finish(mut self, programs: ProgramObserver) -> std::io::Result<()> {
+        on_disk(move || self.keep(self.clock.now(), &programs)).await
     }
 }
 

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use tracing::warn;
 
 use super::super::lend::{copy_files, let_through, publish};
+use super::super::running::ProgramObserver;
 use super::lock_file::LockFile;
 use super::store::PackagePath;
 use super::{CacheSession, links};
@@ -18,6 +19,8 @@ const OWN_MIRROR: &str = "terraform.d/plugins";
 impl CacheSession {
     /// Links to the packages of the store that the `init` will use unchanged.
     pub(super) fn lay_out(&mut self) -> Result<()> {
+        // Afterwards it may be gone.
+        self.brings_its_own = self.place.dir.join(OWN_MIRROR).symlink_metadata().is_ok();
         let lock = self
             .place
             .lock_file_tracked
@@ -37,14 +40,14 @@ impl CacheSession {
     }
 
     /// Keeps each package that the project uses, and changes its link to lead to the store.
-    pub(super) fn keep(&mut self, now: DateTime<Utc>) -> Result<()> {
+    pub(super) fn keep(&mut self, now: DateTime<Utc>, programs: &ProgramObserver) -> Result<()> {
         let providers = self.place.data_dir.join("providers");
         for package in links::into(&providers, self.overlay.path())? {
             let (link, own) = (
                 package.below(&providers),
                 package.below(self.overlay.path()),
             );
-            let Some(target) = self.target(&package, own)? else {
+            let Some(target) = self.target(&package, own, programs)? else {
                 links::replace(&link, &package.below(self.overlay.path()))?;
                 continue;
             };
@@ -59,12 +62,17 @@ impl CacheSession {
     }
 
     /// Returns the new target for the link of a package; `None` if the package is for this project alone.
-    fn target(&mut self, package: &PackagePath, own: PathBuf) -> Result<Option<PathBuf>> {
+    fn target(
+        &mut self,
+        package: &PackagePath,
+        own: PathBuf,
+        programs: &ProgramObserver,
+    ) -> Result<Option<PathBuf>> {
         if own.is_symlink() {
             // The package is from the store, or from a mirror of the administrator or of the pull request.
             return fs::read_link(own).map(Some);
         }
-        if self.brings_its_own() {
+        if self.brings_its_own || !programs.saw_none() {
             return Ok(None);
         }
         self.held.add(package);
@@ -102,10 +110,6 @@ impl CacheSession {
             &path,
             user,
         )
-    }
-
-    fn brings_its_own(&self) -> bool {
-        self.place.dir.join(OWN_MIRROR).symlink_metadata().is_ok()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::model::{Distribution, WorkspaceName};
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
 use crate::workflow::kept_plan::KeptPlan;
+use crate::workflow::running::ProgramObserver;
 use crate::workflow::shown::{self, ResourceList};
 use crate::workflow::{CacheSession, InitPlace, InstalledModule, beneath, installed_modules};
 
@@ -248,8 +249,9 @@ impl<'a> Steps<'a> {
             None => self.exec.run(cmd, name.clone(), shown, None).await?,
             Some(session) => {
                 let cmd = cmd.envs(session.variables()).writes(session.dir());
-                let output = self.exec.run(cmd, name.clone(), shown, None).await?;
-                session.finish().await.map_err(disk)?;
+                let programs = ProgramObserver::begin(self.exec.hold);
+                let output = self.exec.run_init(cmd, name.clone(), shown).await?;
+                session.finish(programs).await.map_err(disk)?;
                 output
             }
         };

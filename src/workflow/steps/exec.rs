@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{StepError, StepFailure, StepName};
 use super::reports::ToolReport;
 use crate::process::{Cmd, Ended, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
+use crate::workflow::running::RunningProgram;
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
 use crate::workflow::{RegistryAccess, RunOutput};
 
@@ -92,6 +93,17 @@ impl Exec<'_> {
             .map(|(kept, _)| kept.text)
     }
 
+    /// Runs an `init` that runs no program of the pull request.
+    pub(super) async fn run_init(
+        &self,
+        cmd: Cmd,
+        name: StepName,
+        shown: &str,
+    ) -> Result<String, StepError> {
+        let ended = self.end_init(self.supervised(cmd), shown, None).await;
+        ended.output(name).map(|(kept, _)| kept.text)
+    }
+
     /// Runs a program that has to report its result.
     pub(super) async fn run_until_reported(
         &self,
@@ -171,22 +183,20 @@ impl Exec<'_> {
         shown: &str,
         report: Option<ToolReport>,
     ) -> Result<(KeptOutput, bool), StepError> {
-        let EndedProgram {
-            kept,
-            is_reported,
-            failure,
-        } = self.end(run, shown, report).await;
-        match failure {
-            None => Ok((kept, is_reported)),
-            Some(why) => Err(StepError {
-                step: name,
-                why,
-                output: kept.text,
-            }),
-        }
+        self.end(run, shown, report).await.output(name)
     }
 
     async fn end(&self, run: Supervised, shown: &str, report: Option<ToolReport>) -> EndedProgram {
+        let _running = RunningProgram::begin(self.hold);
+        self.end_init(run, shown, report).await
+    }
+
+    async fn end_init(
+        &self,
+        run: Supervised,
+        shown: &str,
+        report: Option<ToolReport>,
+    ) -> EndedProgram {
         let mut line = format!("$ {shown}");
         if let Some(access) = self.registry {
             access.hide(&mut line);
@@ -245,6 +255,20 @@ pub(super) struct EndedProgram {
     pub is_reported: bool,
     /// Reason that the program failed; `None` if it succeeded.
     pub failure: Option<StepFailure>,
+}
+
+impl EndedProgram {
+    /// Returns the output, and true if it contains the report that was looked for.
+    fn output(self, name: StepName) -> Result<(KeptOutput, bool), StepError> {
+        match self.failure {
+            None => Ok((self.kept, self.is_reported)),
+            Some(why) => Err(StepError {
+                step: name,
+                why,
+                output: self.kept.text,
+            }),
+        }
+    }
 }
 
 /// Output that is kept in memory for the comment.

@@ -22,10 +22,10 @@
 //! `EmulatorState` holds this struct. Tests and the demo keep using [`Emulator`], because its actions change the
 //! world.
 //!
-//! Some features are left out on purpose: check suites, rulesets, comments in reviews, labels, GraphQL, webhooks of
-//! tags, uploads of LFS, permissions below the level of a repository, redirects of git, pull requests that count as
-//! merged because their commits were pushed to the base, `ping` and `status` events. An unknown route is 404 as on
-//! GitHub.
+//! Some features are left out on purpose: check suites, rulesets, comments in reviews, labels, GraphQL, events of pull
+//! requests other than a change of the base branch, webhooks of tags, uploads of LFS, permissions below the level of a
+//! repository, redirects of git, pull requests that count as merged because their commits were pushed to the base,
+//! `ping` and `status` events. An unknown route is 404 as on GitHub.
 
 mod actions;
 mod error;

@@ -1,5 +1,7 @@
 //! Tests of every route. Every answer is compared with the description.
 
+use std::time::Duration;
+
 use lockkeeper::emulator::{Change, NewPull, ReviewState, Role, StatusState};
 use reqwest::Method;
 use serde_json::json;
@@ -89,6 +91,47 @@ async fn strangers_have_no_role_and_a_review_keeps_its_commit() {
     let reviews = rig.get("/repos/acme/infra/pulls/1/reviews").await.body;
     assert_eq!(reviews[0]["commit_id"], json!(reviewed));
     assert_ne!(rig.github.pull(REPO, number).unwrap().head, reviewed);
+    rig.check();
+}
+
+#[tokio::test]
+async fn the_events_of_a_pull_tell_when_its_base_branch_changed() {
+    let rig = Rig::start().await;
+    let number = rig.open_pull().await;
+    let events = "/repos/acme/infra/issues/1/events";
+    assert_eq!(rig.get(events).await.body, json!([]));
+    rig.github
+        .push(REPO, "release", &[Change::write("r.tf", "x\n")])
+        .await
+        .unwrap();
+    for base in ["release", "main"] {
+        rig.clock.advance(Duration::from_mins(1));
+        rig.github
+            .change_base(REPO, number, "alice", base)
+            .await
+            .unwrap();
+    }
+    let told = rig.get(events).await.body;
+    let told: Vec<_> = told
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (event["event"].as_str(), event["created_at"].as_str()))
+        .collect();
+    let changed = Some("base_ref_changed");
+    assert_eq!(
+        told,
+        [
+            (changed, Some("2025-01-15T10:01:00Z")),
+            (changed, Some("2025-01-15T10:02:00Z")),
+        ]
+    );
+    let second = rig.get(&format!("{events}?per_page=1&page=2")).await.body;
+    assert_eq!(second[0]["created_at"], "2025-01-15T10:02:00Z");
+    assert_eq!(
+        rig.get("/repos/acme/infra/issues/2/events").await.status,
+        404
+    );
     rig.check();
 }
 

@@ -255,6 +255,7 @@ fn repo_api() -> Router<Cx> {
             "/issues/{number}/comments",
             get(comments::list).post(comments::create),
         )
+        .route("/issues/{number}/events", get(pulls::events))
         .route(
             "/issues/comments/{id}",
             patch(comments::edit)

@@ -15,7 +15,7 @@ use crate::world::{EmulatedPull, Repo};
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::{Listing, Params};
-use super::views::{changed_file, pull_full, pull_simple};
+use super::views::{base_change, changed_file, pull_full, pull_simple};
 use super::{Cx, WireResponse};
 
 /// Maximum number of files that GitHub lists for a pull request (GitHub REST: list pull requests files).
@@ -127,6 +127,24 @@ pub(super) async fn files(
     let files = pull.diff.files.iter().take(MAX_FILES);
     let list: Vec<Value> = files
         .map(|file| changed_file(&cx.github, repo, pull, file))
+        .collect();
+    Ok(listing.answer(&cx, list))
+}
+
+/// `GET …/issues/{number}/events`, oldest first. It only has changes of the base branch.
+pub(super) async fn events(
+    State(cx): State<Cx>,
+    caller: Caller,
+    Path((owner, repo, text)): Path<(String, String, String)>,
+    listing: Listing,
+) -> WireResponse {
+    let state = cx.world.state();
+    let repo = caller.repo(&state, &owner, &repo)?;
+    let pull = repo.pull(number(&text)?)?;
+    let list: Vec<Value> = pull
+        .base_changes
+        .iter()
+        .map(|change| base_change(&cx.github, repo, change))
         .collect();
     Ok(listing.answer(&cx, list))
 }

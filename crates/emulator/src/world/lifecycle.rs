@@ -7,8 +7,8 @@ use crate::model::{BranchName, CommitSha, MergeMethod, PullNumber, PullState};
 
 use super::pushes::PullRefs;
 use super::{
-    EmulatedPull, EmulatedWorld, MergeRefusal, NewPull, PullSnapshot, RepoHandle, WorldChange,
-    WorldEvent,
+    BaseChange, EmulatedPull, EmulatedWorld, MergeRefusal, NewPull, PullSnapshot, RepoHandle,
+    WorldChange, WorldEvent, WorldState,
 };
 
 /// Reason that a pull request is not merged.
@@ -108,6 +108,7 @@ impl EmulatedWorld {
                 diff: standing.diff,
                 comments: Vec::new(),
                 reviews: Vec::new(),
+                base_changes: Vec::new(),
             };
             state.repo_mut(repo)?.pulls.insert(number, Arc::new(pull));
             state.pull_event(repo, number, &new.author, WorldChange::PullOpened)
@@ -289,9 +290,15 @@ impl EmulatedWorld {
         let base = BranchName::new(base)?;
         let standing = self.stand(repo, number, &base, &pull.head).await?;
         let (old_branch, old_base) = (pull.base_branch.clone(), pull.base.clone());
+        let change = BaseChange {
+            id: self.change(WorldState::next_id),
+            by: by.to_owned(),
+            at: self.now(),
+        };
         let change_base = |pull: &mut EmulatedPull| {
             standing.record(pull);
             pull.base_branch = base;
+            pull.base_changes.push(change);
         };
         let changed = |pull| WorldChange::PullBaseChanged {
             pull,

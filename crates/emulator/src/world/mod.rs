@@ -55,6 +55,7 @@ pub(super) use events::{BranchPush, CommentSnapshot, PullSnapshot, WorldChange, 
 pub(super) use lifecycle::MergeError;
 pub(super) use names::FullName;
 pub(super) use protection::MergeRefusal;
+pub(super) use pulls::BaseChange;
 pub(super) use repos::{Push, RepoHandle};
 pub(super) use state::{Reaction, Repo, WorldState};
 pub(super) use statuses::StatusError;

@@ -49,7 +49,19 @@ pub struct EmulatedPull {
     pub comments: Vec<EmulatedComment>,
     /// Reviews, the oldest first.
     pub reviews: Vec<Review>,
+    /// Changes of the base branch, the oldest first.
+    pub(crate) base_changes: Vec<BaseChange>,
     pub(crate) id: u64,
+}
+
+/// Change of the base branch of a pull request.
+#[derive(Clone, Debug)]
+pub(crate) struct BaseChange {
+    pub(crate) id: u64,
+    /// Login of the account that changed the base branch.
+    pub(crate) by: String,
+    /// Time of the change.
+    pub(crate) at: DateTime<Utc>,
 }
 
 impl EmulatedPull {

@@ -23,7 +23,7 @@ pub(super) use check_run::check_run;
 pub(super) use comment::{comment, reaction};
 pub(super) use contents::{FileAt, content_directory, content_file, content_symlink};
 pub(super) use event::payload;
-pub(super) use pull::{changed_file, pull_full, pull_simple};
+pub(super) use pull::{base_change, changed_file, pull_full, pull_simple};
 pub(super) use repo::{full_repo, repo};
 pub(super) use review::{permission, review};
 pub(super) use status::{combined_status, state_word, status};

@@ -1,11 +1,11 @@
-//! Builds the JSON of pull requests and their files.
+//! Builds the JSON of pull requests, their files and their changes of the base branch.
 
 use serde_json::{Value, json};
 
 use crate::git::{FileChange, FileChangeKind};
 use crate::github::{GitHubWire, time};
 use crate::model::{BranchName, CommitSha, PullState};
-use crate::world::{EmulatedPull, Repo, StatusState, UserKind};
+use crate::world::{BaseChange, EmulatedPull, Repo, StatusState, UserKind};
 
 use super::repo::repo;
 use super::user::{account, account_of, user};
@@ -19,6 +19,25 @@ pub(in crate::github) fn pull_simple(
     head: Option<&Repo>,
 ) -> Value {
     merged(links(github, base, pull), facts(github, pull, base, head))
+}
+
+/// Builds the JSON of the event that a pull request got another base branch.
+pub(in crate::github) fn base_change(
+    github: &GitHubWire,
+    repo: &Repo,
+    change: &BaseChange,
+) -> Value {
+    json!({
+        "id": change.id,
+        "node_id": node_id("BaseRefChangedEvent", change.id),
+        "url": github.api(&format!("/repos/{}/issues/events/{}", repo.name, change.id)),
+        "actor": user(github, &change.by),
+        "event": "base_ref_changed",
+        "commit_id": null,
+        "commit_url": null,
+        "created_at": time(change.at),
+        "performed_via_github_app": null,
+    })
 }
 
 fn links(github: &GitHubWire, base: &Repo, pull: &EmulatedPull) -> Value {

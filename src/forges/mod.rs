@@ -246,7 +246,8 @@ pub trait Forge: Send + Sync + 'static {
     /// the given tag, the forge only reports that.
     async fn open_pulls(&self, repo: &RepoId, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
 
-    /// Returns the approval of a pull from its current reviews.
+    /// Returns the approval of a pull from its current reviews. Only those count that are newer than the last change of
+    /// the base branch. If the forge does not tell when that was, there is no answer.
     async fn approval(&self, at: &PullRef) -> Result<Approval, ForgeError>;
 
     /// Returns true if an account may write to a repository. An account that does not exist may not.

@@ -17,6 +17,16 @@ fn page(number: usize) -> String {
     format!("GET /repos/acme/infra/pulls/12/reviews?per_page=100&page={number}")
 }
 
+fn events(number: usize) -> String {
+    format!("GET /repos/acme/infra/issues/12/events?per_page=100&page={number}")
+}
+
+/// Scripts the answer that the base branch never changed.
+fn keep_base(server: &ScriptedGitHub) {
+    let other = json!([{"event": "labeled", "created_at": "2026-03-01T13:00:00Z"}]);
+    server.on(&events(1), Reply::json(&other));
+}
+
 fn permission_of(login: &str) -> String {
     format!("GET /repos/acme/infra/collaborators/{login}/permission")
 }
@@ -53,6 +63,7 @@ const OWN: &str = "GET /user";
 async fn approval(reviews: Value) -> Approval {
     let server = server_with_pull(true).await;
     server.on(&page(1), Reply::json(&reviews));
+    keep_base(&server);
     server.client().approval(&pull()).await.unwrap()
 }
 
@@ -65,10 +76,16 @@ fn told(approval: &Approval) -> String {
         asking,
         dismissed,
         onlookers,
+        before_base,
     } = approval;
+    let before_base = if before_base.is_empty() {
+        String::new()
+    } else {
+        format!(" before_base {}", names(before_base))
+    };
     let by = by.keys().cloned().collect();
     format!(
-        "by {} asking {} dismissed {} onlookers {}",
+        "by {} asking {} dismissed {} onlookers {}{before_base}",
         names(&by),
         names(asking),
         names(dismissed),
@@ -117,6 +134,7 @@ async fn links_to_another_host_are_not_followed() {
     let last = Reply::json(&json!([review("carol", "APPROVED")]))
         .header("link", "<http://x/?page=1>; rel=\"prev\"");
     server.on(&page(2), last);
+    keep_base(&server);
     let approval = server.client().approval(&pull()).await.unwrap();
     assert_eq!(
         told(&approval),
@@ -224,6 +242,7 @@ async fn in_a_public_repository_only_people_count_who_may_write() {
     );
     server.on(&permission_of("eve"), may("none"));
     server.on(&permission_of("renovate%5Bbot%5D"), may("write"));
+    keep_base(&server);
     let approval = server.client().approval(&pull()).await.unwrap();
     assert_eq!(
         told(&approval),
@@ -248,4 +267,81 @@ async fn whoever_may_not_be_asked_about_does_not_count_silently() {
     many.on(&page(1), Reply::json(&json!(strangers)));
     let error = many.client().approval(&pull()).await.unwrap_err();
     insta::assert_snapshot!(error, @"github.com rejected the people with write access to acme/infra: more than 50 people have reviewed, too many to check one by one");
+}
+
+fn review_at(time: &str, login: &str, state: &str) -> Value {
+    json!({
+        "id": 1, "user": {"login": login}, "state": state, "commit_id": "a1".repeat(20), "submitted_at": time,
+    })
+}
+
+#[tokio::test]
+async fn only_approvals_after_the_last_change_of_the_base_branch_count() {
+    let reviews = json!([
+        review_at("2026-03-01T12:00:00Z", "bob", "APPROVED"),
+        review_at("2026-03-01T12:00:00Z", "frank", "CHANGES_REQUESTED"),
+        review_at("2026-03-01T13:00:00Z", "carol", "APPROVED"),
+        review_at("2026-03-01T13:00:01Z", "dave", "APPROVED"),
+        {"id": 1, "user": {"login": "eve"}, "state": "APPROVED", "commit_id": "a1".repeat(20)},
+        review_at("2026-03-01T12:00:00Z", "gina", "APPROVED"),
+        review_at("2026-03-01T13:30:00Z", "gina", "APPROVED"),
+    ]);
+    let labeled: Vec<Value> = (0..100)
+        .map(|_| json!({"event": "labeled", "created_at": "2026-03-01T14:00:00Z"}))
+        .collect();
+    for change in ["base_ref_changed", "automatic_base_change_succeeded"] {
+        let server = server_with_pull(true).await;
+        server.on(&page(1), Reply::json(&reviews));
+        server.on(&events(1), Reply::json(&json!(labeled)));
+        let rest = json!([
+            {"event": change, "created_at": "2026-03-01T13:00:00Z"},
+            {"event": "base_ref_changed", "created_at": "2026-03-01T11:00:00Z"},
+            {"event": "automatic_base_change_failed", "created_at": "2026-03-01T15:00:00Z"},
+        ]);
+        server.on(&events(2), Reply::json(&rest));
+        let approval = server.client().approval(&pull()).await.unwrap();
+        assert_eq!(
+            told(&approval),
+            "by dave,gina asking frank dismissed  onlookers  before_base bob,carol,eve"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_asks_about_the_base_branch_without_an_approval_that_counts() {
+    let server = server_with_pull(false).await;
+    let reviews = json!([
+        review("bob", "APPROVED"),
+        review("carol", "CHANGES_REQUESTED")
+    ]);
+    server.on(&page(1), Reply::json(&reviews));
+    let may = |permission: &str| Reply::json(&json!({"permission": permission}));
+    server.on(&permission_of("bob"), may("read"));
+    server.on(&permission_of("carol"), may("write"));
+    let approval = server.client().approval(&pull()).await.unwrap();
+    assert_eq!(told(&approval), "by  asking carol dismissed  onlookers bob");
+}
+
+#[tokio::test]
+async fn no_approval_counts_while_the_base_branch_may_have_changed() {
+    let approving = async |reply: Reply| {
+        let server = server_with_pull(true).await;
+        server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])));
+        server.on(&events(1), reply);
+        let error = server.client().approval(&pull()).await.unwrap_err();
+        error.to_string()
+    };
+    let refused = Reply::status(
+        403,
+        &json!({"message": "Resource not accessible by integration"}),
+    )
+    .header("x-accepted-github-permissions", "issues=read");
+    insta::assert_snapshot!(approving(refused).await, @"github.com refused the credentials for the last change of the base branch of acme/infra#12: Resource not accessible by integration (permission needed: issues=read)");
+    let missing = Reply::status(404, &json!({"message": "Not Found"}));
+    insta::assert_snapshot!(approving(missing).await, @"the last change of the base branch of acme/infra#12 was not found on github.com, or the credentials of Lockkeeper may not see it");
+    let timeless = Reply::json(&json!([{"event": "base_ref_changed", "created_at": null}]));
+    insta::assert_snapshot!(approving(timeless).await, @"github.com rejected the last change of the base branch of acme/infra#12: it has no time, so approvals cannot be compared with it");
+    let nameless = Reply::json(&json!([{"created_at": "2026-03-01T13:00:00Z"}]));
+    let error = approving(nameless).await;
+    assert!(error.contains("cannot parse the answer"), "{error}");
 }

@@ -1,7 +1,9 @@
 //! Stories about requirements of plans and applies, and about results that comments do not show.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection, Role, StatusState};
+use lockkeeper::emulator::{Delivering, Fault, NewPull, NewStatus, Protection, Role, StatusState};
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
@@ -11,6 +13,9 @@ use crate::support::db::{Backend, story};
 story!(
     an_apply_waits_for_somebody_elses_approval,
     whoever_asks_for_changes_is_named_until_somebody_approves,
+    an_approval_does_not_count_for_a_later_base_branch,
+    a_base_branch_that_no_webhook_told_needs_a_new_approval,
+    no_approval_counts_while_the_forge_does_not_tell_when_the_base_branch_changed,
     an_apply_waits_for_the_checks_that_the_branch_requires,
     an_apply_does_not_wait_for_its_own_status,
     a_rule_that_cannot_be_looked_at_refuses,
@@ -117,6 +122,91 @@ async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Back
         .unwrap();
     assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` reviewed it, but the review was dismissed.");
     bot.approve(pull, "bob");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// Returns the line with the reason why an apply was refused.
+fn reason(comment: &str) -> &str {
+    comment
+        .lines()
+        .find(|line| line.starts_with("**Apply refused**"))
+        .expect(comment)
+}
+
+/// The planned merge contains the base branch, which is the author's own and which nobody has reviewed.
+async fn an_approval_does_not_count_for_a_later_base_branch(backend: Backend) {
+    let all = r#""apply_requirements": ["approved", "mergeable", "undiverged"]"#;
+    let (mut bot, pull) = planned(backend, all, &[]).await;
+    bot.heard(pull);
+    bot.approve(pull, "bob");
+    bot.push("own", &[("network/backdoor.tf", "# not reviewed\n")])
+        .await;
+    bot.db.clock.advance(Duration::from_mins(1));
+    bot.github
+        .change_base(REPO, pull, "alice", "own")
+        .await
+        .unwrap();
+    bot.settle().await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
+    let comment = refused(&mut bot, pull).await;
+    assert_snapshot!(reason(&comment), @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; the approval by `bob` was given before the base branch changed to `own`.");
+    assert!(
+        comment.contains("* Ask for a new review: somebody other than the author `alice` must approve the pull request with its present base branch `own`; then run the command again.\n"),
+        "{comment}"
+    );
+    bot.db.clock.advance(Duration::from_mins(1));
+    bot.approve(pull, "bob");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// The forge is asked, so it does not matter what the server has heard. The way back to the old base branch is a change,
+/// too.
+async fn a_base_branch_that_no_webhook_told_needs_a_new_approval(backend: Backend) {
+    let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
+    bot.heard(pull);
+    bot.push("own", &[("network/backdoor.tf", "# not reviewed\n")])
+        .await;
+    bot.approve(pull, "bob");
+    for base in ["own", "main"] {
+        bot.db.clock.advance(Duration::from_mins(1));
+        bot.github.set_delivering(Delivering::Held).await;
+        bot.github
+            .change_base(REPO, pull, "alice", base)
+            .await
+            .unwrap();
+        while bot.github.lose_next().is_some() {}
+        bot.say(pull, "lockkeeper plan").await;
+        bot.heard(pull);
+        let comment = refused(&mut bot, pull).await;
+        let expected =
+            format!("the approval by `bob` was given before the base branch changed to `{base}`.");
+        assert!(reason(&comment).ends_with(&expected), "{comment}");
+    }
+    bot.db.clock.advance(Duration::from_mins(1));
+    bot.approve(pull, "carol");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn no_approval_counts_while_the_forge_does_not_tell_when_the_base_branch_changed(
+    backend: Backend,
+) {
+    let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
+    bot.heard(pull);
+    bot.approve(pull, "bob");
+    bot.github
+        .fault("GET /repos/*/*/issues/*/events", 3, Fault::BadGateway);
+    let comment = refused(&mut bot, pull).await;
+    assert_snapshot!(reason(&comment), @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and Lockkeeper cannot determine who has approved: github.test could not be reached for the last change of the base branch of acme/infra#&#8203;1: Server Error.");
+    assert!(
+        comment.contains("* Run the command again in a moment."),
+        "{comment}"
+    );
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
 }

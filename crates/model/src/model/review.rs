@@ -16,6 +16,9 @@ pub struct Approval {
     pub dismissed: BTreeSet<String>,
     /// People who approve but could not merge the pull. In a public repository, anybody can approve.
     pub onlookers: BTreeSet<String>,
+    /// People who approved before the pull got its present base branch. The review says nothing about that branch,
+    /// whose code is planned and applied too.
+    pub before_base: BTreeSet<String>,
 }
 
 impl Approval {

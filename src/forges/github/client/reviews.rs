@@ -1,9 +1,10 @@
-//! Determines who approves a pull (GitHub REST: "List reviews for a pull request", "Get repository permissions for a
-//! user"). An App needs the permission to read pull requests. The permission that every App has suffices to read who
-//! may write.
+//! Determines who approves a pull (GitHub REST: "List reviews for a pull request", "List issue events", "Get repository
+//! permissions for a user"). An App needs the permissions to read pull requests and issues. The permission that every
+//! App has suffices to read who may write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::answers::UserAnswer;
@@ -26,6 +27,8 @@ struct ReviewAnswer {
     /// Commit that was reviewed. It stays the same when others are pushed.
     #[serde(default)]
     commit_id: Option<String>,
+    #[serde(default)]
+    submitted_at: Option<DateTime<Utc>>,
 }
 
 impl ReviewAnswer {
@@ -35,6 +38,31 @@ impl ReviewAnswer {
             .as_deref()
             .and_then(|commit| CommitSha::new(commit).ok())
     }
+}
+
+/// Entry of `GET /repos/{owner}/{repo}/issues/{number}/events`.
+#[derive(Deserialize)]
+struct EventAnswer {
+    event: String,
+    #[serde(default)]
+    created_at: Option<DateTime<Utc>>,
+}
+
+impl EventAnswer {
+    /// Returns true if the pull got another base branch: from a person, or from GitHub because the old one was deleted.
+    fn changes_base(&self) -> bool {
+        matches!(
+            self.event.as_str(),
+            "base_ref_changed" | "automatic_base_change_succeeded"
+        )
+    }
+}
+
+/// Newest review of a person that is more than a comment.
+struct NewestReview {
+    verdict: ReviewVerdict,
+    commit: Option<CommitSha>,
+    submitted_at: Option<DateTime<Utc>>,
 }
 
 /// Latest judgement of a reviewer about the pull.
@@ -59,33 +87,73 @@ impl ReviewVerdict {
 }
 
 /// Returns the approval of a pull. In a public repository everybody may approve, so only people who may write count,
-/// as in GitHub's own rules.
+/// as in GitHub's own rules. The author can change the base branch after a review and choose one with any code, so
+/// older approvals do not count.
 pub(super) async fn approval(github: &GitHub, at: &PullRef) -> Result<Approval, RequestFailure> {
     let pull = github.pull_answer(at).await?;
-    let all = said(github, at, pull.author()).await?;
+    let newest = newest_reviews(github, at, pull.author()).await?;
+    let mut approval = approval_of(&newest);
     if pull.is_public() {
-        only_writers(github, &at.repo, all).await
-    } else {
-        Ok(all)
+        approval = only_writers(github, &at.repo, approval).await?;
     }
+    if !approval.by.is_empty()
+        && let Some(changed_at) = base_changed_at(github, at).await?
+    {
+        let is_newer = |login: &str| {
+            newest
+                .get(login)
+                .and_then(|review| review.submitted_at)
+                // GitHub stores whole seconds, so with equal times the review may have come first.
+                .is_some_and(|submitted_at| submitted_at > changed_at)
+        };
+        let (newer, older): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut approval.by)
+            .into_iter()
+            .partition(|(login, _)| is_newer(login));
+        approval.by = newer;
+        approval.before_base = older.into_keys().collect();
+    }
+    Ok(approval)
 }
 
-/// Returns the approval of a pull by people who may write to the repository.
+/// Returns the approval of a pull by people who may write to the repository, as GitHub's own rules count it: also
+/// from before a change of the base branch.
 pub(super) async fn approval_of_writers(
     github: &GitHub,
     at: &PullRef,
     author: Option<&str>,
 ) -> Result<Approval, RequestFailure> {
-    let all = said(github, at, author).await?;
-    only_writers(github, &at.repo, all).await
+    let newest = newest_reviews(github, at, author).await?;
+    only_writers(github, &at.repo, approval_of(&newest)).await
 }
 
-/// Returns the approval by all reviewers, from the latest review of each. GitHub lists reviews in the order of time.
-async fn said(
+/// Returns the time of the last change of the base branch, if there was one.
+async fn base_changed_at(
+    github: &GitHub,
+    at: &PullRef,
+) -> Result<Option<DateTime<Utc>>, RequestFailure> {
+    let path = format!("{}/issues/{}/events", repo_path(&at.repo), at.subject);
+    let what = format!("the last change of the base branch of {}", short(at));
+    let mut pages = Pages::new(github, &at.repo, &path, "", what.clone());
+    let mut newest: Option<DateTime<Utc>> = None;
+    while let Some(page) = pages.next::<EventAnswer>().await? {
+        for change in page.iter().filter(|event| event.changes_base()) {
+            let Some(time) = change.created_at else {
+                let message = "it has no time, so approvals cannot be compared with it";
+                return Err(RequestFailure::rejected(&github.wire.host, &what, message));
+            };
+            newest = newest.max(Some(time));
+        }
+    }
+    Ok(newest)
+}
+
+/// Returns the newest review of each person by login. GitHub lists reviews in the order of time. Those of the author
+/// and of Lockkeeper itself are left out.
+async fn newest_reviews(
     github: &GitHub,
     at: &PullRef,
     author: Option<&str>,
-) -> Result<Approval, RequestFailure> {
+) -> Result<BTreeMap<String, NewestReview>, RequestFailure> {
     let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.subject);
     let mut pages = Pages::new(
         github,
@@ -94,12 +162,19 @@ async fn said(
         "",
         format!("the reviews of {}", short(at)),
     );
-    let mut newest: BTreeMap<String, (ReviewVerdict, Option<CommitSha>)> = BTreeMap::new();
+    let mut newest: BTreeMap<String, NewestReview> = BTreeMap::new();
     while let Some(page) = pages.next::<ReviewAnswer>().await? {
         for review in page {
-            let commit = review.commit();
-            if let (Some(user), Some(word)) = (review.user, ReviewVerdict::of(&review.state)) {
-                newest.insert(user.login, (word, commit));
+            let (commit, submitted_at) = (review.commit(), review.submitted_at);
+            if let (Some(user), Some(verdict)) = (review.user, ReviewVerdict::of(&review.state)) {
+                newest.insert(
+                    user.login,
+                    NewestReview {
+                        verdict,
+                        commit,
+                        submitted_at,
+                    },
+                );
             }
         }
     }
@@ -109,24 +184,26 @@ async fn said(
         let own = github.own_logins(&at.repo).await?;
         newest.retain(|login, _| own.iter().all(|own| !own.eq_ignore_ascii_case(login)));
     }
-    let of = |wanted| {
+    Ok(newest)
+}
+
+/// Sorts the reviewers by their verdicts.
+fn approval_of(newest: &BTreeMap<String, NewestReview>) -> Approval {
+    let of = |wanted: ReviewVerdict| {
         newest
             .iter()
-            .filter(|(_, (word, _))| *word == wanted)
-            .map(|(login, _)| login.clone())
-            .collect()
+            .filter(move |(_, review)| review.verdict == wanted)
     };
-    let approving = newest
-        .iter()
-        .filter(|(_, (word, _))| *word == ReviewVerdict::Approves);
-    Ok(Approval {
-        by: approving
-            .map(|(login, (_, commit))| (login.clone(), commit.clone()))
+    let logins = |wanted| of(wanted).map(|(login, _)| login.clone()).collect();
+    Approval {
+        by: of(ReviewVerdict::Approves)
+            .map(|(login, review)| (login.clone(), review.commit.clone()))
             .collect(),
-        asking: of(ReviewVerdict::AsksForChanges),
-        dismissed: of(ReviewVerdict::Dismissed),
+        asking: logins(ReviewVerdict::AsksForChanges),
+        dismissed: logins(ReviewVerdict::Dismissed),
         onlookers: BTreeSet::new(),
-    })
+        before_base: BTreeSet::new(),
+    }
 }
 
 async fn only_writers(

@@ -97,6 +97,18 @@ fn approved(
         }
         None => "nobody has approved the pull request".to_owned(),
     }];
+    if !approval.before_base.is_empty() {
+        let (approvals, were) = if approval.before_base.len() == 1 {
+            ("approval", "was")
+        } else {
+            ("approvals", "were")
+        };
+        said.push(format!(
+            "the {approvals} by {} {were} given before the base branch changed to {}",
+            words::names(&approval.before_base),
+            words::name(words.base)
+        ));
+    }
     let more = [
         (&approval.asking, "asks for changes", "ask for changes"),
         (
@@ -127,6 +139,11 @@ fn approved(
             "Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count."
                 .to_owned(),
         ],
+        None if !approval.before_base.is_empty() => vec![words::then(&format!(
+            "Ask for a new review: somebody other than the author {author} must approve the pull request with its \
+             present base branch {}",
+            words::name(words.base)
+        ))],
         None => {
             vec![words::then(&format!("Somebody other than the author {author} must approve the pull request"))]
         }

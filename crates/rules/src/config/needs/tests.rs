@@ -157,6 +157,40 @@ fn whoever_looked_without_approving_is_named() {
     ");
 }
 
+#[test]
+fn an_approval_for_another_base_branch_does_not_count() {
+    let all = [
+        Approval {
+            before_base: set(&["bob"]),
+            ..Approval::default()
+        },
+        Approval {
+            by: by(&[("dave", Some(older()))]),
+            before_base: set(&["bob", "carol"]),
+            ..Approval::default()
+        },
+    ];
+    let once = RequirementFacts {
+        approval: Fact::Known(all[0].clone()),
+        ..RequirementFacts::default()
+    };
+    assert_ne!(told(&[Requirement::ApprovedOnce], &once), "");
+    insta::assert_snapshot!(all.map(approval).join("\n"), @"
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; the approval by `bob` was given before the base branch changed to `main`.
+      * Ask for a new review: somebody other than the author `alice` must approve the pull request with its present base branch `main`; then run the command again.
+
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 1 approval is of an older commit (`abababab`, by `dave`); the approvals by `bob` and `carol` were given before the base branch changed to `main`.
+      * Somebody other than the author `alice` must review the head commit `dededede` and approve it; then run the command again.
+      * Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count.
+    ");
+    let newer = Approval {
+        by: by(&[("dave", Some(head()))]),
+        before_base: set(&["bob"]),
+        ..Approval::default()
+    };
+    assert_eq!(approval(newer), "");
+}
+
 fn merging(mergeability: Mergeability, in_head: u64) -> String {
     let base = Fact::Known(BaseGap {
         in_head,

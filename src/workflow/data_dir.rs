@@ -371,7 +371,7 @@ mod tests {
         let (_top, data_dir) = noted();
         let other = DataDir {
             dir: data_dir.dir.with_file_name("other"),
-            note: data_dir.note.clone(),
+            ..data_dir.clone()
         };
         fs::create_dir_all(&other.dir).unwrap();
         assert!(other.is_changed());

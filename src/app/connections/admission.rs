@@ -349,7 +349,7 @@ mod tests {
             unread: Duration::ZERO,
             ..ConnectionLimits::within(1024)
         };
-        let proxies = TrustedProxies::new(&[]).unwrap();
+        let proxies = TrustedProxies::default();
         let admission = ConnectionAdmission::new(limits, proxies, Metrics::default());
         let read = busy(&admission, "192.0.2.1").unwrap();
         let unread = busy(&admission, "192.0.2.2").unwrap();

@@ -129,8 +129,8 @@ async fn an_address_stays_with_an_account_until_its_last_external_id_goes(db: &T
         email: Some(address.parse().unwrap()),
         ..NewAccount::default()
     };
-    let kim = users.create(&by, &with_address("kim@example.com"));
-    let kim = kim.await.unwrap();
+    let new = with_address("kim@example.com");
+    let kim = users.create(&by, &new).await.unwrap();
     let key: ExternalIdKey = "github:583231".parse().unwrap();
     let in_capitals: AccountEmail = "KIM@example.com".parse().unwrap();
     users
@@ -148,8 +148,8 @@ async fn an_address_stays_with_an_account_until_its_last_external_id_goes(db: &T
         let gone = [gone.parse().unwrap()];
         users.unlink(&by, kim, &gone).await.unwrap();
     }
-    let lee = users.create(&by, &with_address("Kim@Example.com"));
-    lee.await.unwrap();
+    let new = with_address("Kim@Example.com");
+    users.create(&by, &new).await.unwrap();
     assert_sound(db);
 }
 

@@ -56,10 +56,15 @@ impl Drop for FileHold {
     }
 }
 
-/// Supervisor's share in a hold. It ends when the last process that inherited the open file has ended.
+/// Supervisor's share in a hold. It ends when this value is dropped and the last process that inherited the open file
+/// has ended.
 #[derive(Debug)]
 pub(super) struct HoldShare {
-    _file: File,
+    /// Open file of the supervisor alone. A lock belongs to an open file, so no program of the run can release this one.
+    _own: File,
+    /// Open file that the processes of the run inherit, so that they hold it even if the supervisor is killed. Each of
+    /// them can release its lock.
+    _inherited: File,
 }
 
 impl FileHold {
@@ -175,22 +180,32 @@ impl HoldShare {
     /// Takes the file shared for this process and all processes it starts from now on. Fails at once if another
     /// process holds it exclusively.
     pub(super) fn take(path: &Path) -> Result<Self, HoldError> {
-        let file = open(path)?;
-        let io = |source| HoldError::Io {
+        let (own, inherited) = (open_shared(path)?, open_shared(path)?);
+        let inherits = fcntl(&inherited, FcntlArg::F_SETFD(FdFlag::empty()));
+        inherits.map_err(|errno| HoldError::Io {
+            path: path.to_owned(),
+            source: errno.into(),
+        })?;
+        Ok(Self {
+            _own: own,
+            _inherited: inherited,
+        })
+    }
+}
+
+/// Opens the file and locks it shared. Programs do not inherit it.
+fn open_shared(path: &Path) -> Result<File, HoldError> {
+    let file = open(path)?;
+    match file.try_lock_shared() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(HoldError::Busy {
+            path: path.to_owned(),
+            waited: Duration::ZERO,
+        }),
+        Err(TryLockError::Error(source)) => Err(HoldError::Io {
             path: path.to_owned(),
             source,
-        };
-        // Every process of the run inherits the open file. So the lock stays until the last of them has ended, even
-        // if the supervisor is killed.
-        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| io(errno.into()))?;
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(HoldError::Busy {
-                path: path.to_owned(),
-                waited: Duration::ZERO,
-            }),
-            Err(TryLockError::Error(source)) => Err(io(source)),
-        }
+        }),
     }
 }
 

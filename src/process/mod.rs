@@ -20,7 +20,8 @@
 //! - *Nobody stays behind.* When the supervisor ends, every descendant of the program is dead.
 //! - *The hold outlives the program.* The shared lock on the hold file is released after the last descendant has
 //!   ended, even when the supervisor is killed. So [`FileHold::exclusive`] proves that no old run still uses the files it
-//!   guards.
+//!   guards. A process of the run can release the lock that it inherited. Then the lock of the supervisor remains,
+//!   which goes on until the last descendant has ended.
 //! - *Output never kills.* The supervisor keeps reading the program's output after the server has ended. So SIGPIPE
 //!   or a full pipe does not end a program that saves its state after SIGINT.
 //!

@@ -389,6 +389,31 @@ async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() 
     assert!(dir.path().join("over").exists());
 }
 
+/// A lock belongs to an open file, and every process that inherited the open file can release it.
+#[tokio::test]
+async fn a_program_that_unlocks_what_it_inherited_does_not_free_the_hold() {
+    let (dir, gate) = gate();
+    let hold = dir.path().join("hold");
+    let script = "trap 'kill $!; read x < gate; touch over; exit' INT; \
+                  for fd in /proc/self/fd/*; do \
+                  if [ $fd -ef hold ]; then flock -u ${fd##*/} && echo unlocked; fi; done; \
+                  sleep 1000 & echo ready; wait";
+    let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
+    assert_eq!(
+        [run.line().await, run.line().await],
+        ["unlocked", "ready"],
+        "it inherits one open file"
+    );
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
+    // The server dies, and the program saves its state.
+    run.end.abort();
+    assert!(run.end.await.unwrap_err().is_cancelled());
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
+    gate.open();
+    let _hold = FileHold::exclusive(&hold, LONG).await.unwrap();
+    assert!(dir.path().join("over").exists());
+}
+
 #[tokio::test]
 async fn nothing_starts_while_somebody_holds_the_files_exclusively() {
     let dir = tempfile::tempdir().unwrap();

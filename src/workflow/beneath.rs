@@ -1,42 +1,32 @@
-//! Reads files of a checkout on behalf of the server without following links, neither at the file nor on the way to
-//! it: a pull request could have put a link there.
+//! Opens files and directories of a checkout on behalf of the server without following links, neither at the end of a
+//! path nor on the way to it: a pull request could have put a link there.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _, Result};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{self, AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
+
+/// Flags for the directory that paths are relative to. Opening a pipe in its place would block.
+const TOP: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
 
 /// Opens a regular file below a directory.
 pub(super) fn open(dir: &Path, path: &Path) -> Result<File> {
-    let mut at: OwnedFd = File::open(dir)?.into();
+    let mut at = fcntl::open(dir, TOP, Mode::empty())?;
     let mut parts = path.components().peekable();
     while let Some(part) = parts.next() {
-        let Component::Normal(name) = part else {
-            return Err(Error::from(ErrorKind::InvalidInput));
-        };
         let kind = if parts.peek().is_some() {
             OFlag::O_DIRECTORY
         } else {
             OFlag::O_NONBLOCK
         };
-        let opened = openat(
-            &at,
-            name,
-            OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | kind,
-            Mode::empty(),
-        );
-        at = opened.map_err(|error| {
-            if is_plain_file(&at, name) {
-                Errno::ENOENT
-            } else {
-                error
-            }
-        })?;
+        at = open_part(&at, part, kind)?;
     }
     let file = File::from(at);
     if file.metadata()?.is_file() {
@@ -46,6 +36,42 @@ pub(super) fn open(dir: &Path, path: &Path) -> Result<File> {
         ErrorKind::InvalidData,
         "it is not a regular file",
     ))
+}
+
+/// Opens a directory below a directory.
+pub(super) fn open_dir(dir: &Path, path: &Path) -> Result<OwnedFd> {
+    let mut at = fcntl::open(dir, TOP, Mode::empty())?;
+    for part in path.components() {
+        at = open_part(&at, part, OFlag::O_DIRECTORY)?;
+    }
+    Ok(at)
+}
+
+/// Opens the directory of an entry below a directory. Returns the name of the entry too.
+pub(super) fn open_parent(dir: &Path, path: &Path) -> Result<(OwnedFd, OsString)> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::from(ErrorKind::InvalidInput));
+    };
+    Ok((open_dir(dir, parent)?, name.to_owned()))
+}
+
+fn open_part(at: &OwnedFd, part: Component<'_>, kind: OFlag) -> Result<OwnedFd> {
+    let Component::Normal(name) = part else {
+        return Err(Error::from(ErrorKind::InvalidInput));
+    };
+    let opened = openat(
+        at,
+        name,
+        OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | kind,
+        Mode::empty(),
+    );
+    opened.map_err(|error| {
+        if is_plain_file(at, name) {
+            Errno::ENOENT.into()
+        } else {
+            error.into()
+        }
+    })
 }
 
 /// Tests for a regular file, which cannot have entries. A link is not a plain file, because it may lead to a
@@ -87,6 +113,42 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn directories_are_opened_and_no_links_to_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir(dir.path().join("other")).unwrap();
+        std::fs::write(root.join("a/file"), "").unwrap();
+        symlink("../../other", root.join("a/link")).unwrap();
+        let opened = |path: &str| match open_dir(&root, Path::new(path)) {
+            Ok(_) => "opened",
+            Err(error) if error.kind() == ErrorKind::NotFound => "none",
+            Err(_) => "refused",
+        };
+        assert_eq!((opened("a/b"), opened("")), ("opened", "opened"));
+        for path in ["a/none", "a/file", "a/none/b"] {
+            assert_eq!(opened(path), "none", "{path}");
+        }
+        for path in ["a/link", "a/link/b", "a/../a/b", "/"] {
+            assert_eq!(opened(path), "refused", "{path}");
+        }
+        let (parent, name) = open_parent(&root, Path::new("a/link")).unwrap();
+        assert!(is_plain_file(&parent, OsStr::new("file")) && name == "link");
+        assert!(open_parent(&root, Path::new("a/link/b")).is_err());
+        assert!(open_parent(&root, Path::new("")).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        assert!(read(dir.path(), Path::new("pipe"), 4).is_err());
+        assert!(read(&pipe, Path::new("file"), 4).is_err());
+        assert!(open_dir(&pipe, Path::new("")).is_err());
+    }
 
     #[test]
     fn regular_files_are_read_and_nothing_behind_links() {

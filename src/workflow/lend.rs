@@ -83,13 +83,10 @@ pub(super) fn publish(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies regular files and directories that belong to the user of runs. Any other kind of entry is an error.
-pub(super) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
-    copy_below(
-        &openat(rustix::fs::CWD, from, DIRECTORY, Mode::empty())?,
-        to,
-        0,
-    )
+/// Copies regular files and directories of the user of runs from an open directory. Any other kind of entry is an
+/// error.
+pub(super) fn copy_files(from: &OwnedFd, to: &Path) -> io::Result<()> {
+    copy_below(from, to, 0)
 }
 
 fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
@@ -190,6 +187,7 @@ fn give(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use super::super::beneath::open_dir;
     use super::*;
 
     const USER: RunUser = RunUser {
@@ -267,7 +265,10 @@ mod tests {
         fs::create_dir_all(at("from/sub")).unwrap();
         fs::write(at("from/sub/program"), "content").unwrap();
         fs::set_permissions(at("from/sub/program"), fs::Permissions::from_mode(0o4755)).unwrap();
-        copy_files(&at("from"), &at("to")).unwrap();
+        let copy = |from: &str, to: &str| -> io::Result<()> {
+            copy_files(&open_dir(top.path(), Path::new(from))?, &at(to))
+        };
+        copy("from", "to").unwrap();
         assert_eq!(fs::read_to_string(at("to/sub/program")).unwrap(), "content");
         assert_eq!(
             at("to/sub/program").metadata().unwrap().mode() & 0o7777,
@@ -275,9 +276,9 @@ mod tests {
         );
         fs::write(at("secret"), "").unwrap();
         symlink(at("secret"), at("from/sub/link")).unwrap();
-        assert!(copy_files(&at("from"), &at("second")).is_err());
+        assert!(copy("from", "second").is_err());
         symlink(at("from"), at("whole")).unwrap();
-        assert!(copy_files(&at("whole"), &at("third")).is_err());
+        assert!(copy("whole", "third").is_err());
     }
 
     #[test]

@@ -21,6 +21,8 @@
 //!
 //! - *Another user* (`--run-as`) owns the session and can read the store. Packages that this user fetched are copied,
 //!   not moved: programs of the user may still have files of them open for writing.
+//! - *Links of a checkout* are never followed: other programs of the pull request may change directories there while
+//!   the server works in them (`links.rs`).
 //!
 //! Packages must not come from the pull request (P8): if it brings its own mirror in `terraform.d/plugins`, nothing
 //! of that `init` is promoted.
@@ -44,6 +46,7 @@ use super::lend::lend;
 use super::running::ProgramObserver;
 use crate::clock::Clock;
 use crate::model::RunUser;
+use links::ProjectLinks;
 use store::PackageStore;
 use uses::LinkedPackages;
 
@@ -100,6 +103,8 @@ pub struct CacheSession {
     place: InitPlace,
     /// True if the project has a mirror of packages, which are for this project alone.
     brings_its_own: bool,
+    /// Links of the project, whose targets are in the cache directory until [`CacheSession::finish`].
+    links: ProjectLinks,
     /// User that the `init` executes as; `None` for the user of the server.
     user: Option<RunUser>,
 }
@@ -126,7 +131,8 @@ impl ProviderCache {
     }
 
     /// Begins a session for an `init`. Returns `None` if a cache directory is already `set`, which then stays in
-    /// effect.
+    /// effect, or if the data directory of the project is not in a checkout: nobody would see that its packages are in
+    /// use.
     pub async fn enter(
         &self,
         place: InitPlace,
@@ -136,10 +142,13 @@ impl ProviderCache {
             return Ok(None);
         }
         let cache = self.clone();
-        on_disk(move || cache.begin(place)).await.map(Some)
+        on_disk(move || cache.begin(place)).await
     }
 
-    fn begin(&self, place: InitPlace) -> std::io::Result<CacheSession> {
+    fn begin(&self, place: InitPlace) -> std::io::Result<Option<CacheSession>> {
+        let Some(links) = ProjectLinks::within(&self.checkouts, &place.data_dir)? else {
+            return Ok(None);
+        };
         std::fs::create_dir_all(&self.scratch)?;
         let scratch = self.scratch.canonicalize()?;
         let overlay = tempfile::Builder::new()
@@ -157,6 +166,7 @@ impl ProviderCache {
             clock,
             place,
             brings_its_own: false,
+            links,
             user: self.user,
         };
         session.lay_out()?;
@@ -167,7 +177,7 @@ impl ProviderCache {
                 user,
             )?;
         }
-        Ok(session)
+        Ok(Some(session))
     }
 }
 

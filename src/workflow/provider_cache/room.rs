@@ -12,7 +12,7 @@ use std::path::Path;
 
 use chrono::{DateTime, Utc};
 
-use super::store::{PackagePath, PackageStore, packages};
+use super::store::{PackagePath, PackageStore};
 use super::{ProviderCache, hash, on_disk};
 
 /// A package with its disk use.
@@ -96,7 +96,7 @@ impl PackageStore {
                 package,
             }
         };
-        Ok(packages(self.dir())?.into_iter().map(count).collect())
+        Ok(self.packages()?.into_iter().map(count).collect())
     }
 
     /// Moves a package out of the store with one rename; the caller removes it with `grave`. The package counts as

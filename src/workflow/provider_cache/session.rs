@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::io::Result;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 use tracing::warn;
 
+use super::super::beneath::open_dir;
 use super::super::lend::{copy_files, let_through, publish};
 use super::super::running::ProgramObserver;
+use super::CacheSession;
 use super::lock_file::LockFile;
 use super::store::PackagePath;
-use super::{CacheSession, links};
 
 /// Mirror that the project directory brings itself. Both tools look there by default.
 const OWN_MIRROR: &str = "terraform.d/plugins";
@@ -41,18 +42,14 @@ impl CacheSession {
 
     /// Keeps each package that the project uses, and changes its link to lead to the store.
     pub(super) fn keep(&mut self, now: DateTime<Utc>, programs: &ProgramObserver) -> Result<()> {
-        let providers = self.place.data_dir.join("providers");
-        for package in links::into(&providers, self.overlay.path())? {
-            let (link, own) = (
-                package.below(&providers),
-                package.below(self.overlay.path()),
-            );
+        for package in self.links.leading_to(self.overlay.path())? {
+            let own = package.below(self.overlay.path());
             let Some(target) = self.target(&package, own, programs)? else {
-                links::replace(&link, &package.below(self.overlay.path()))?;
+                self.links.replace(&package, self.overlay.path())?;
                 continue;
             };
             let mut uses = self.store.uses.lock();
-            links::lead(&link, &target)?;
+            self.links.lead(&package, &target)?;
             if let Some(kept) = self.store.package_at(&target) {
                 uses.lead_to(&kept);
                 self.store.note_use(&kept, now)?;
@@ -78,7 +75,7 @@ impl CacheSession {
         self.held.add(package);
         let is_kept = match self.user {
             None => self.store.take(package, &own),
-            Some(_) => self.take_copy(package, &own),
+            Some(_) => self.take_copy(package),
         };
         if let Err(error) = &is_kept {
             warn!(package = %own.display(), %error, "Could not keep a provider package for other projects");
@@ -88,11 +85,14 @@ impl CacheSession {
             .then(|| self.store.path_of(package)))
     }
 
-    fn take_copy(&self, package: &PackagePath, own: &Path) -> Result<bool> {
+    fn take_copy(&self, package: &PackagePath) -> Result<bool> {
         let copy =
             tempfile::tempdir_in(self.overlay.path().parent().unwrap_or(self.overlay.path()))?;
         let package_copy = copy.path().join("package");
-        copy_files(own, &package_copy)?;
+        copy_files(
+            &open_dir(self.overlay.path(), package.path())?,
+            &package_copy,
+        )?;
         let is_kept = self.store.take(package, &package_copy)?;
         if is_kept {
             self.open_up(package)?;

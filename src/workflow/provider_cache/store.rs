@@ -1,13 +1,18 @@
 //! Stores the packages of the cache. A package exists if it has a checksum file, and is never changed after that.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Result};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
 
 use super::uses::SharedUses;
 use super::{DEPTH, hash};
@@ -39,6 +44,11 @@ impl PackagePath {
         Self(path.into())
     }
 
+    /// Returns the path of the package relative to a directory with the layout of a cache.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Returns the path of the package below a directory with the layout of a cache.
     pub(super) fn below(&self, top: &Path) -> PathBuf {
         top.join(&self.0)
@@ -54,37 +64,44 @@ impl PackagePath {
     }
 }
 
-/// Lists every package below a directory with the layout of a cache, and the links in place of packages.
-pub(super) fn packages(top: &Path) -> Result<Vec<PackagePath>> {
-    let mut level = vec![PathBuf::new()];
-    for depth in 1..=DEPTH {
-        let mut below = Vec::new();
-        for dir in &level {
-            for name in entries(&top.join(dir), depth == DEPTH)? {
-                below.push(dir.join(name));
-            }
-        }
-        level = below;
-    }
-    Ok(level.into_iter().map(PackagePath).collect())
+/// Lists every package below an open directory with the layout of a cache, and the links in place of packages. Follows
+/// no link: the directory may be one of a checkout.
+pub(super) fn packages(top: BorrowedFd<'_>) -> Result<Vec<PackagePath>> {
+    let mut found = Vec::new();
+    add_packages(top, Path::new(""), &mut found)?;
+    Ok(found)
 }
 
-/// Returns the names of the directories in a directory, and of links if `or_links`; none if the directory does not
-/// exist.
-fn entries(dir: &Path, or_links: bool) -> Result<Vec<std::ffi::OsString>> {
-    let read = match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read?,
+/// Adds the packages below a directory, which has the path `above` in the layout.
+fn add_packages(dir: BorrowedFd<'_>, above: &Path, found: &mut Vec<PackagePath>) -> Result<()> {
+    let has_packages = above.components().count() + 1 == DEPTH;
+    let entries = match Dir::read_from(dir) {
+        // The directory is being removed.
+        Err(Errno::NOENT) => return Ok(()),
+        entries => entries?,
     };
-    let mut names = Vec::new();
-    for entry in read {
+    for entry in entries {
         let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() || or_links && kind.is_symlink() {
-            names.push(entry.file_name());
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let kind = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            stat => FileType::from_raw_mode(stat?.st_mode),
+        };
+        let path = above.join(OsStr::from_bytes(name.to_bytes()));
+        if has_packages && matches!(kind, FileType::Directory | FileType::Symlink) {
+            found.push(PackagePath(path));
+        } else if kind == FileType::Directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat(dir, name, flags, Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                opened => add_packages(opened?.as_fd(), &path, found)?,
+            }
         }
     }
-    Ok(names)
+    Ok(())
 }
 
 impl PackageStore {
@@ -97,6 +114,14 @@ impl PackageStore {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Lists all packages of the store, even those without a checksum.
+    pub fn packages(&self) -> Result<Vec<PackagePath>> {
+        match File::open(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            dir => packages(dir?.as_fd()),
+        }
     }
 
     /// Returns the package that a link leads to, or into.
@@ -113,10 +138,7 @@ impl PackageStore {
     /// Lists the packages of the store with their checksums.
     pub fn list(&self) -> Result<Vec<(PackagePath, String)>> {
         let checked = |package: PackagePath| Some((package.clone(), self.checksum(&package)?));
-        Ok(packages(&self.dir)?
-            .into_iter()
-            .filter_map(checked)
-            .collect())
+        Ok(self.packages()?.into_iter().filter_map(checked).collect())
     }
 
     pub fn path_of(&self, package: &PackagePath) -> PathBuf {

@@ -1,8 +1,11 @@
 //! Reads the checksums of each provider from `.terraform.lock.hcl`.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use hcl_edit::structure::{Block, Body};
+
+use super::super::beneath;
 
 /// Maximum size of a lock file. Lock files of large projects have some 100 KB.
 const MAX_BYTES: u64 = 4 << 20;
@@ -13,15 +16,10 @@ pub(super) struct LockFile(HashSet<(String, String, String)>);
 
 impl LockFile {
     /// Reads the lock file of a directory. A file that is missing or cannot be read accepts nothing: Terraform then
-    /// reports the problem.
-    pub fn read(dir: &std::path::Path) -> Self {
-        let file = dir.join(".terraform.lock.hcl");
-        let is_small = file
-            .metadata()
-            .is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_BYTES);
-        let text = is_small
-            .then(|| std::fs::read_to_string(file).ok())
-            .flatten();
+    /// reports the problem. The same goes for a link, because it may lead to any file of the server.
+    pub fn read(dir: &Path) -> Self {
+        let text = beneath::read(dir, Path::new(".terraform.lock.hcl"), MAX_BYTES);
+        let text = text.ok().flatten();
         text.map(|text| Self::parse(&text)).unwrap_or_default()
     }
 
@@ -77,6 +75,26 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_file_is_a_regular_file() {
+        let content = "provider \"a\" {\n version = \"1\"\n hashes = [\"h1:x\"]\n}\n";
+        let reads = |put: &dyn Fn(&Path)| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("other"), content).unwrap();
+            put(&dir.path().join(".terraform.lock.hcl"));
+            LockFile::read(dir.path()).accepts("a", "1", "h1:x")
+        };
+        assert!(reads(&|file| std::fs::write(file, content).unwrap()));
+        assert!(!reads(
+            &|file| std::os::unix::fs::symlink("other", file).unwrap()
+        ));
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        assert!(
+            !reads(&|file| nix::unistd::mkfifo(file, mode).unwrap()),
+            "a pipe is not waited for"
+        );
+    }
+
+    #[test]
     fn what_is_no_lock_file_accepts_nothing() {
         for text in [
             "",
@@ -86,9 +104,6 @@ mod tests {
         ] {
             assert_eq!(LockFile::parse(text), LockFile::default(), "{text}");
         }
-        assert_eq!(
-            LockFile::read(std::path::Path::new("/nowhere")),
-            LockFile::default()
-        );
+        assert_eq!(LockFile::read(Path::new("/nowhere")), LockFile::default());
     }
 }

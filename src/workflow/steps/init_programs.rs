@@ -13,7 +13,10 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
 use crate::model::Distribution;
 
@@ -90,18 +93,19 @@ fn search(
     Ok(None)
 }
 
-/// Returns the text of a regular file of at most [`MAX_BYTES`].
+/// Returns the text of a regular file of at most [`MAX_BYTES`]. Follows a link, as the tool does.
 fn text(path: &Path) -> Option<String> {
-    // A link may lead anywhere, and opening a pipe blocks.
-    if !fs::metadata(path).ok()?.is_file() {
+    // A link may lead anywhere, opening a pipe blocks, and opening a device may have an effect. So the file is checked
+    // by a descriptor that gives no access yet. Another program cannot exchange the file after that.
+    let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    if FileType::from_raw_mode(fstat(&found).ok()?.st_mode) != FileType::RegularFile {
         return None;
     }
+    let found = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let readable = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(open(found, readable, Mode::empty()).ok()?);
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= MAX_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -142,6 +146,8 @@ fn begins_block(rest: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     const COMMAND: &str = "terraform {\n  encryption {\n    key_provider \"external\" \"x\" {\n      command = [\"./key\"]\n    }\n  }\n}\n";
@@ -227,9 +233,30 @@ mod tests {
     #[test]
     fn what_cannot_be_read_may_hold_anything() {
         let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/nowhere", dir.path().join("main.tf")).unwrap();
-        assert!(why(dir.path(), None).unwrap().is_some());
+        let file = dir.path().join("main.tf");
+        for target in ["/nowhere", "/dev/null", "."] {
+            symlink(target, &file).unwrap();
+            assert!(why(dir.path(), None).unwrap().is_some(), "{target}");
+            fs::remove_file(&file).unwrap();
+        }
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(
+            why(dir.path(), None).unwrap().is_some(),
+            "a pipe is not waited for"
+        );
         assert!(judged("main.tf", &"#".repeat(4 * 1024 * 1024 + 1), None));
+    }
+
+    #[test]
+    fn code_behind_a_link_is_searched() {
+        let dir = tempfile::tempdir().unwrap();
+        let (project, base) = (dir.path().join("project"), dir.path().join("base.tf"));
+        fs::create_dir(&project).unwrap();
+        symlink("../base.tf", project.join("main.tf")).unwrap();
+        fs::write(&base, "resource \"x\" \"y\" {}\n").unwrap();
+        assert_eq!(why(&project, None).unwrap(), None);
+        fs::write(&base, COMMAND).unwrap();
+        assert!(why(&project, None).unwrap().is_some());
     }
 
     #[test]

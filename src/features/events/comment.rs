@@ -1,7 +1,7 @@
 //! Handles a comment on a pull request, which may be a command.
 
 use super::{DeliveryEnd, renew_locks};
-use crate::command::{ApprovePoliciesCommand, Command, CommentReading};
+use crate::command::{ApplyCommand, ApprovePoliciesCommand, Command, CommentReading};
 use crate::context::Ctx;
 use crate::features::accounts;
 use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
@@ -33,14 +33,7 @@ pub(super) async fn handle(
     }
     let spec = match ctx.settings.grammar(&event.pull.repo).read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
-        CommentReading::Command(Command::ApprovePolicies(command)) => {
-            CommandSpec::Command(Command::ApprovePolicies(ApprovePoliciesCommand {
-                person: event.author_id,
-                written_at: event.written_at,
-                ..command
-            }))
-        }
-        CommentReading::Command(command) => CommandSpec::Command(command),
+        CommentReading::Command(command) => CommandSpec::Command(with_facts(event, command)),
         CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
     };
     match service {
@@ -72,6 +65,29 @@ pub(super) async fn handle(
             .await?;
             Ok(DeliveryEnd::unclaimed())
         }
+    }
+}
+
+/// Adds the facts about the comment that the command needs, and that its text does not have.
+fn with_facts(event: &CommentEvent, command: Command) -> Command {
+    match command {
+        Command::ApprovePolicies(command) => Command::ApprovePolicies(ApprovePoliciesCommand {
+            person: event.author_id,
+            written_at: event.written_at,
+            ..command
+        }),
+        Command::Apply(command) => Command::Apply(ApplyCommand {
+            written_at: event.written_at,
+            ..command
+        }),
+        other @ (Command::Plan(_)
+        | Command::Unlock
+        | Command::Cancel(_)
+        | Command::Explain(_)
+        | Command::Version(_)
+        | Command::Import(_)
+        | Command::StateRm(_)
+        | Command::Help(_)) => other,
     }
 }
 

@@ -17,7 +17,6 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_policy::decision::{self, PolicyApproval, SetDecision};
 use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
 use lockkeeper_policy::verdict::Verdict;
@@ -31,7 +30,7 @@ use super::policies::PlannedRules;
 use super::policy_checks::{self, CurrentSet};
 use super::projects::{self, PlanUse, Work};
 use super::stop::Stop;
-use super::{CommandCx, permission, withdraw_approvals};
+use super::{CommandCx, permission, seen, withdraw_approvals};
 use crate::authz;
 use crate::command::ApprovePoliciesCommand;
 use crate::config::access::Action;
@@ -425,36 +424,13 @@ async fn stale(
         let hint = "Comment the command again.".to_owned();
         return Ok(Some(UserText::new(message, [hint])));
     };
-    // The delivery may be late, and the forge names full seconds.
-    let seen_at = cx.row.created_at.min(written_at + TimeDelta::seconds(1));
-    if readable_since(cx, plan)
-        .await?
-        .is_some_and(|since| since <= seen_at)
-    {
+    if seen::by_author(cx, plan, Some(written_at)).await? {
         return Ok(None);
     }
     let message = "the plan is newer than the comment that approves it, so nobody can have looked at it before. \
                    Nothing was approved.";
     let hint = "Look at what the policies found, then comment the command again.".to_owned();
     Ok(Some(UserText::new(message, [hint])))
-}
-
-/// Returns the time since which people can read what the policies found: one comment, at the end of the command, reports
-/// on all of its projects. `None`: the command that made the plan has not ended.
-async fn readable_since(
-    cx: &CommandCx<'_>,
-    plan: &PlanRecord,
-) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-    let store = &cx.ctx.store;
-    let command = match store.run_get(plan.run).await? {
-        Some(run) => store.command_get(run.command).await?,
-        None => None,
-    };
-    // Commands are removed long after their end only.
-    let Some(command) = command else {
-        return Ok(Some(plan.created_at));
-    };
-    Ok(command.finished_at.map(|end| end.max(plan.created_at)))
 }
 
 fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict, teams_left_out: usize) -> String {

@@ -13,6 +13,7 @@
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
 //! | `policy_checks.rs` | what the policy sets of a project mean for its plan |
 //! | `approve_policies.rs`, `withdraw_approvals.rs`, `approvals.rs` | approvals of violations, and what giving and withdrawing them share |
+//! | `seen.rs` | whether the author of a comment can have seen a plan |
 //! | `hooks.rs` | hooks before and after a command |
 //! | `unlock.rs`, `cancel.rs`, `explain.rs`, `help.rs` | the commands that run nothing |
 //! | `turn.rs` | plans for a pull request that was handed a lock it waited for |
@@ -45,6 +46,7 @@ mod policies;
 mod policy_checks;
 mod project_run;
 mod projects;
+mod seen;
 mod spec;
 mod state_commands;
 mod stop;

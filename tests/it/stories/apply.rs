@@ -1,5 +1,7 @@
 //! Stories about applying: exactly the plans that people saw, each at most once.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Delivering, NewPull};
 use lockkeeper::model::PullNumber;
@@ -19,6 +21,8 @@ story!(
     up_to_date_is_only_said_of_the_newest_commit,
     a_plan_against_another_base_branch_is_refused,
     a_plan_that_nobody_can_have_seen_is_refused,
+    a_plan_is_not_applied_before_a_comment_shows_it,
+    an_apply_that_arrives_late_is_not_for_a_newer_plan,
     a_plan_file_that_was_changed_is_refused,
     a_plan_of_another_terraform_is_refused,
     while_applies_are_switched_off_every_one_is_refused,
@@ -33,6 +37,8 @@ story!(
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const NET_LOCK: &str = "acme/infra/network/default by #1";
+const UNSEEN: &str =
+    "**Apply refused**: the plan is newer than the comment that requests the apply";
 
 /// Starts a bot with a pull request whose plan of `network` waits for its apply. The comment was read.
 async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
@@ -340,7 +346,7 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
         .await
         .unwrap();
     bot.settle_short().await;
-    bot.db.clock.advance(std::time::Duration::from_secs(30));
+    bot.db.clock.advance(Duration::from_secs(30));
     bot.go();
     assert_eq!(planning.await.unwrap(), Tick::Worked);
     bot.settle().await;
@@ -368,6 +374,73 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
         bot.comment(pull)
             .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
     );
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// The first project is planned, and the second one is slow. Somebody requests the apply between the two.
+async fn a_plan_is_not_applied_before_a_comment_shows_it(backend: Backend) {
+    const ORDER: (&str, &str) = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- name: app\n  dir: app\n  execution_order_group: 1\n- name: net\n  dir: network\n",
+    );
+    let mut bot = Bot::new(backend, &[NETWORK, APP, ORDER]).await;
+    let slow = ("app/main.tf", "# fake: wait plan\n");
+    bot.push("wider", &[WIDER, slow]).await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    let planning = bot.begin_command();
+    bot.printed("waiting").await;
+    let stored = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    bot.db.clock.advance(Duration::from_secs(5));
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply -p net")
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    bot.db.clock.advance(Duration::from_secs(5));
+    bot.go();
+    assert_eq!(planning.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    let told = bot.heard(pull);
+    assert!(
+        told.len() == 2 && told[1].contains(UNSEEN),
+        "the plan of `net` is older than the comment, but nobody could read it: {told:#?}"
+    );
+    assert_eq!(applies(&bot), 0);
+    bot.say(pull, "lockkeeper apply -p net").await;
+    let applied = bot.comment(pull);
+    assert!(applied.contains(": applied\n"), "{applied}");
+    assert_eq!(applies(&bot), 1);
+    bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
+}
+
+/// The delivery of the comment is lost, and the project is planned again before somebody delivers it.
+async fn an_apply_that_arrives_late_is_not_for_a_newer_plan(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
+    let late = bot.github.lose_next().expect("it was held");
+    assert_eq!(late.event, "issue_comment");
+    bot.db.clock.advance(Duration::from_mins(5));
+    bot.say(pull, "lockkeeper plan").await;
+    let plan = bot.comment(pull);
+    assert!(plan.contains(": planned\n"), "{plan}");
+    bot.github.redeliver(late.id).await.unwrap();
+    bot.settle().await;
+    let refused = bot.comment(pull);
+    assert!(refused.contains(UNSEEN), "{refused}");
+    assert_eq!(applies(&bot), 0);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains(": applied\n"));
+    assert_eq!(applies(&bot), 1);
     bot.end(&[NET_LOCK]).await;
 }
 

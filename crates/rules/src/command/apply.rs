@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use chrono::{DateTime, Utc};
+
 use super::Command;
 use super::flags::{Arguments, CommandFlag};
 use super::mistake::{CommandFault, FaultKind};
@@ -35,6 +37,10 @@ pub struct ApplyCommand {
     pub merge: MergeOptions,
     /// Arguments for `terraform apply`, without blocked flags.
     pub extra_args: Vec<String>,
+    /// Time when the comment was written, if the forge named it. It is not a part of the text: the comment may be
+    /// delivered later, after a plan that its author has not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<DateTime<Utc>>,
 }
 
 /// Merge instructions of an `apply` comment.
@@ -70,6 +76,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
         verbose: arguments.switch(&VERBOSE),
         merge: merge_options(arguments, rules)?,
         extra_args: arguments.extra_texts(),
+        written_at: None,
     }))
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use crate::command::ApplyCommand;
 use crate::config::access::{Account, Identity};
 use crate::config::workflow::Workflow;
 use crate::errors::describe_error;
@@ -14,7 +15,7 @@ use crate::features::planning::policy_checks::{self, PolicyWayOut};
 use crate::features::planning::project_run::ProjectStop;
 use crate::features::planning::projects::{ApplyInputs, Work};
 use crate::features::planning::stop::Stop;
-use crate::features::planning::{CommandCx, needs};
+use crate::features::planning::{CommandCx, needs, seen};
 use crate::features::registry::{plan_notices, refused_apply};
 use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
@@ -105,10 +106,11 @@ impl GateRefusal {
 pub(super) async fn prepare(
     cx: &CommandCx<'_>,
     work: &Work,
+    command: &ApplyCommand,
     plan: &PlanRecord,
 ) -> Result<ApplyInputs, GateRefusal> {
     let ctx = cx.ctx;
-    seen(cx, plan)?;
+    looked_at(cx, command, plan).await?;
     other_eyes(cx, work, plan).await?;
     let tool = ctx
         .runs
@@ -268,10 +270,25 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Gate
     compare(&live, plan)
 }
 
-/// Checks that the plan is older than the command, so that its author can have looked at the plan (P5). A push, and
-/// the plan that follows it, may have come between the look and the comment.
-fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), GateRefusal> {
-    if plan.created_at <= cx.row.created_at {
+/// Checks that the plan is older than the command, so that its author can have looked at the plan (P5). The author of a
+/// comment can have looked at it once a comment has shown it. Pages and programs read the stored plan.
+async fn looked_at(
+    cx: &CommandCx<'_>,
+    command: &ApplyCommand,
+    plan: &PlanRecord,
+) -> Result<(), GateRefusal> {
+    let is_seen = if cx.row.actor.origin == Origin::Comment {
+        seen::by_author(cx, plan, command.written_at).await.map_err(|error| {
+            warn!(plan = %plan.id, error = describe_error(&error), "The command of a plan cannot be read");
+            let message = "Lockkeeper cannot check whether the plan is older than the comment, because the database does \
+                           not answer. Nothing was applied, and the plan is kept.";
+            let hint = "Run the command again in a moment.".to_owned();
+            GateRefusal::ForNow(UserText::new(message, [hint]))
+        })?
+    } else {
+        plan.created_at <= cx.row.created_at
+    };
+    if is_seen {
         return Ok(());
     }
     let message = "the plan is newer than the comment that requests the apply, so nobody can have looked at it \

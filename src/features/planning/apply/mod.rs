@@ -409,7 +409,7 @@ impl Task for Applying<'_> {
         report: &ProjectReport,
     ) -> Result<(ApplyInputs, ApplyGrant), ProjectStop> {
         let cx = run.cx;
-        let ready = gate::prepare(cx, self.work, &self.plan)
+        let ready = gate::prepare(cx, self.work, self.command, &self.plan)
             .await
             .map_err(|shut| shut.into_stop(cx, report))?;
         if cx.stop.is_cancelled() {

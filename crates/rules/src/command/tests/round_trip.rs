@@ -77,6 +77,7 @@ fn a_command() -> impl Strategy<Value = Command> {
                 verbose,
                 merge,
                 extra_args,
+                written_at: None,
             })
         }),
         (located(), set, any::<bool>()).prop_map(|((target, verbose), policy_set, clear)| {

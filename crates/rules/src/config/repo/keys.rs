@@ -157,8 +157,8 @@ mapping! {
             example: "[approved, undiverged]",
         },
         import_requirements: Vec<Requirement> = KeyDoc {
-            default: "the server's",
-            meaning: "Requirements for an import, in addition to those of the server. Needs permission.",
+            default: "the server's, or those for an apply",
+            meaning: "Requirements for an import and a `state rm`, in addition to those of the server. Needs permission.",
             example: "[approved]",
         },
         repo_locks: RepoLocksMapping = KeyDoc {

@@ -35,9 +35,10 @@ pub(super) struct EntrySettings {
     pub(super) allowed_overrides: Option<AllowedOverrides>,
     pub(super) config_file: Option<RepoPath>,
     pub(super) config_source: Option<ConfigSource>,
-    /// Never empty, because an empty list sets nothing.
+    /// Never empty, because an empty list sets nothing. The same is true for applies.
     pub(super) plan_requirements: Option<Vec<Requirement>>,
     pub(super) apply_requirements: Option<Vec<Requirement>>,
+    /// An empty list says that imports do not need the requirements of applies.
     pub(super) import_requirements: Option<Vec<Requirement>>,
     pub(super) four_eyes: Option<bool>,
     pub(super) environment_profile: Option<ProfileRules>,
@@ -72,11 +73,12 @@ pub(super) struct Defined<'a> {
     pub(super) has_policies: bool,
 }
 
-/// Reads one entry. Returns `None` if its repositories cannot be determined.
+/// Reads one entry. Returns `None` if its repositories cannot be determined. `earlier` are the entries before it.
 pub(super) fn read(
     reader: &mut FileReader,
     defined: Defined<'_>,
     node: &YamlNode,
+    earlier: &[ReposEntry],
 ) -> Option<ReposEntry> {
     let entry: EntryMapping = reader.mapping(node)?;
     let Defined {
@@ -102,7 +104,7 @@ pub(super) fn read(
         config_source: entry.repo_config_source.read(reader),
         plan_requirements: read_requirements(reader, &entry.plan_requirements),
         apply_requirements: read_requirements(reader, &entry.apply_requirements),
-        import_requirements: read_requirements(reader, &entry.import_requirements),
+        import_requirements: read_import_requirements(reader, earlier, &entry.import_requirements),
         four_eyes: entry.four_eyes.read(reader),
         environment_profile: environment::read_rules(reader, profiles, &entry.environment_profile),
         workflow: entry
@@ -168,6 +170,33 @@ fn read_requirements(
         }
     }
     Some(requirements).filter(|list| !list.is_empty())
+}
+
+/// Reads the requirements for imports. An empty list sets something here, but does not remove requirements for imports
+/// of an earlier entry.
+fn read_import_requirements(
+    reader: &mut FileReader,
+    earlier: &[ReposEntry],
+    field: &Field<Vec<Requirement>>,
+) -> Option<Vec<Requirement>> {
+    let requirements = field.read(reader)?;
+    let sets_some = |entry: &ReposEntry| {
+        let set = entry.said.import_requirements.as_ref();
+        set.is_some_and(|list| !list.is_empty())
+    };
+    if requirements.is_empty()
+        && earlier.iter().any(sets_some)
+        && let Some(place) = field.place()
+    {
+        let what = format!(
+            "`{}: []` has no effect on repositories for which an earlier entry sets it",
+            field.name()
+        );
+        let help = "requirements of earlier entries stay in effect. To require less, change the expressions of those entries \
+                    so that they do not match this repository";
+        reader.without_effect(place, what, help);
+    }
+    Some(requirements)
 }
 
 fn read_config_file(reader: &mut FileReader, entry: &EntryMapping) -> Option<RepoPath> {

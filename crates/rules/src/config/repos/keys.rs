@@ -121,8 +121,8 @@ mapping! {
             example: "[approved, mergeable]",
         },
         import_requirements: Vec<Requirement> = KeyDoc {
-            default: "`[]`",
-            meaning: "Requirements for an import.",
+            default: "those for an apply",
+            meaning: "Requirements for an import and a `state rm`. `[]`: none, unless an earlier entry sets some.",
             example: "[approved]",
         },
         four_eyes: bool = KeyDoc {

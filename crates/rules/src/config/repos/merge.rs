@@ -39,7 +39,8 @@ pub struct RepoRules {
     pub(super) workflow: Decided<String>,
     pub(super) plan_requirements: Decided<Vec<Requirement>>,
     pub(super) apply_requirements: Decided<Vec<Requirement>>,
-    pub(super) import_requirements: Decided<Vec<Requirement>>,
+    /// `None`: those of an apply are in effect.
+    pub(super) import_requirements: Option<Decided<Vec<Requirement>>>,
     pub(super) silenced: Decided<BTreeSet<RunKind>>,
     four_eyes: Decided<bool>,
     policies: Arc<DefinedPolicies>,
@@ -88,7 +89,7 @@ impl RepoRules {
             workflow: Decided::default_of(Workflow::DEFAULT.to_owned()),
             plan_requirements: Decided::default_of(Vec::new()),
             apply_requirements: Decided::default_of(Vec::new()),
-            import_requirements: Decided::default_of(Vec::new()),
+            import_requirements: None,
             silenced: Decided::default_of(BTreeSet::new()),
             four_eyes: Decided::default_of(false),
             policies: Arc::clone(&server.policies),
@@ -111,8 +112,10 @@ impl RepoRules {
             .set(said.plan_requirements.clone(), &by);
         self.apply_requirements
             .set(said.apply_requirements.clone(), &by);
-        self.import_requirements
-            .set(said.import_requirements.clone(), &by);
+        // An empty list takes nothing away.
+        let imports = said.import_requirements.as_ref();
+        let imports = imports.filter(|list| !list.is_empty() || self.import_requirements.is_none());
+        replace(&mut self.import_requirements, imports, &by);
         self.silenced.set(said.silence.clone(), &by);
         self.four_eyes.set(said.four_eyes, &by);
         self.policy_check.set(said.policy_check, &by);

@@ -119,6 +119,97 @@ fn appendix_d_4_an_empty_list_of_a_project_takes_nothing_away_unless_the_operato
     ");
 }
 
+/// An import runs the code of the pull request with the credentials of applies. In Atlantis it needs nothing by default.
+#[test]
+fn an_import_needs_what_an_apply_needs_unless_a_file_sets_more_or_less() {
+    const APPLY: &str = "id: /.*/, apply_requirements: [approved]";
+    let of_entries = |more: &[&str]| {
+        let lines = [&[APPLY], more].concat();
+        of_a(&server(&lines), None).import_requirements
+    };
+    let mut told = String::new();
+    let all: [&[&str]; 7] = [
+        &[],
+        &["id: github.com/o/r, apply_requirements: [mergeable]"],
+        &["id: github.com/o/r, import_requirements: [undiverged]"],
+        &["id: github.com/o/r, import_requirements: []"],
+        &["id: github.com/o/r, import_requirements: []", "id: /.*/"],
+        &[
+            "id: /.*/, import_requirements: [mergeable]",
+            "id: github.com/o/r, import_requirements: []",
+        ],
+        &[
+            "id: /.*/, import_requirements: []",
+            "id: github.com/o/r, import_requirements: [mergeable]",
+        ],
+    ];
+    for more in all {
+        writeln!(told, "{more:?}: {}", of_entries(more)).unwrap();
+    }
+    insta::assert_snapshot!(told, @r#"
+    []: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`)
+    ["id: github.com/o/r, apply_requirements: [mergeable]"]: `mergeable` (line 3 of the server's `repos.yaml`, for `github.com/o/r`)
+    ["id: github.com/o/r, import_requirements: [undiverged]"]: `undiverged` (line 3 of the server's `repos.yaml`, for `github.com/o/r`)
+    ["id: github.com/o/r, import_requirements: []"]: none
+    ["id: github.com/o/r, import_requirements: []", "id: /.*/"]: none
+    ["id: /.*/, import_requirements: [mergeable]", "id: github.com/o/r, import_requirements: []"]: `mergeable` (line 3 of the server's `repos.yaml`, for `/.*/`)
+    ["id: /.*/, import_requirements: []", "id: github.com/o/r, import_requirements: [mergeable]"]: `mergeable` (line 4 of the server's `repos.yaml`, for `github.com/o/r`)
+    "#);
+}
+
+#[test]
+fn an_import_into_a_project_needs_what_its_apply_needs_unless_it_sets_more_or_less() {
+    const MAY: &str = "allowed_overrides: [apply_requirements, import_requirements";
+    let mut told = String::new();
+    for (entry, more) in [
+        ("apply_requirements: [approved]", ""),
+        ("apply_requirements: [approved]", ", fewer_requirements"),
+        ("import_requirements: []", ""),
+    ] {
+        let rules = server(&[&format!("id: /.*/, {entry}, {MAY}{more}]")]);
+        for own in [
+            "apply_requirements: [mergeable]",
+            "import_requirements: [undiverged]",
+            "apply_requirements: [mergeable], import_requirements: []",
+        ] {
+            let config = repo(&rules, &format!("projects: [{{dir: a, {own}}}]"));
+            let demands = of_a(&rules, Some(&config)).import_requirements;
+            let words: Vec<&str> = demands.iter().map(|demand| demand.value.as_str()).collect();
+            let words = if words.is_empty() {
+                "none".to_owned()
+            } else {
+                words.join(" ")
+            };
+            writeln!(told, "{entry}{more}; {own}: {words}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(told, @"
+    apply_requirements: [approved]; apply_requirements: [mergeable]: approved mergeable
+    apply_requirements: [approved]; import_requirements: [undiverged]: approved undiverged
+    apply_requirements: [approved]; apply_requirements: [mergeable], import_requirements: []: approved
+    apply_requirements: [approved], fewer_requirements; apply_requirements: [mergeable]: mergeable
+    apply_requirements: [approved], fewer_requirements; import_requirements: [undiverged]: undiverged
+    apply_requirements: [approved], fewer_requirements; apply_requirements: [mergeable], import_requirements: []: none
+    import_requirements: []; apply_requirements: [mergeable]: none
+    import_requirements: []; import_requirements: [undiverged]: undiverged
+    import_requirements: []; apply_requirements: [mergeable], import_requirements: []: none
+    ");
+}
+
+#[test]
+fn an_empty_list_for_imports_is_warned_about_only_after_an_entry_that_sets_some() {
+    let warned = |first: &str| {
+        let text = format!(
+            "repos:\n  - {{id: /.*/, {first}}}\n  - {{id: github.com/o/r, import_requirements: []}}\n"
+        );
+        let rules = ServerRepos::parse("repos.yaml", &text).unwrap();
+        rules.warnings().join("\n")
+    };
+    assert_eq!(warned("apply_requirements: [approved]"), "");
+    assert_eq!(warned("import_requirements: []"), "");
+    insta::assert_snapshot!(warned("import_requirements: [approved]"), @"repos.yaml line 3: `import_requirements: []` has no effect on repositories for which an earlier entry sets it: requirements of earlier entries stay in effect. To require less, change the expressions of those entries so that they do not match this repository");
+}
+
 /// In Atlantis an expression may match any part of the id.
 #[test]
 fn appendix_d_5_an_expression_speaks_for_whole_ids() {

@@ -275,10 +275,12 @@ fn read_entries(
         );
         return Vec::new();
     }
-    nodes
-        .iter()
-        .filter_map(|node| entry::read(reader, defined, node))
-        .collect()
+    let mut entries = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let entry = entry::read(reader, defined, node, &entries);
+        entries.extend(entry);
+    }
+    entries
 }
 
 fn read_team_authz(

@@ -116,13 +116,20 @@ impl RepoRules {
         )
     }
 
+    /// Returns the requirements for changes of the state without a plan. A file that does not set them leaves them to its
+    /// requirements for an apply, because these changes run the code of the pull request with the credentials of applies.
     fn import_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
-        let request = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
-        self.demands(
-            &self.import_requirements,
-            request,
-            OverrideKey::ImportRequirements,
-        )
+        let request = own
+            .and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)))
+            .filter(|_| self.allows(OverrideKey::ImportRequirements));
+        match (&self.import_requirements, request) {
+            (None, None) => self.apply_demands(own),
+            (server, request) => self.demands(
+                server.as_ref().unwrap_or(&self.apply_requirements),
+                request,
+                OverrideKey::ImportRequirements,
+            ),
+        }
     }
 
     /// Returns the requirements of the server and those of the project. The project's list replaces the server's only

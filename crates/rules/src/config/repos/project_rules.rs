@@ -98,7 +98,7 @@ pub struct ProjectRules {
     pub plan_requirements: Demands,
     /// Requirements for an apply.
     pub apply_requirements: Demands,
-    /// Requirements for an import.
+    /// Requirements for an import and a `state rm`.
     pub import_requirements: Demands,
     /// Runs whose comments are left out.
     pub silenced: Decided<BTreeSet<RunKind>>,

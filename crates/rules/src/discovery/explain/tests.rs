@@ -841,7 +841,7 @@ fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
          workflow: `default` (the default)
          plan needs: nothing
          apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`)
-         import needs: nothing
+         import needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`)
          tool: opentofu (line 4 of `lockkeeper.yaml`), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
          environment: profile `prod` (line 2 of the server's `repos.yaml`, for `/.*/`)
@@ -849,7 +849,7 @@ fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
          workflow: `custom` (line 3 of `lockkeeper.yaml`)
          plan needs: nothing
          apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`), `mergeable` (line 3 of `lockkeeper.yaml`)
-         import needs: nothing
+         import needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`), `mergeable` (line 3 of `lockkeeper.yaml`)
          tool: terraform (the default), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
          order: in group 1, after `b` (line 3 of `lockkeeper.yaml`)

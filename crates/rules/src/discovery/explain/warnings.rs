@@ -217,7 +217,14 @@ fn requirements(question: &ExplainInput<'_>, config: &RepoConfig) -> Vec<ConfigW
         [
             ("plan_requirements", project.plan_requirements.clone()),
             ("apply_requirements", project.apply_requirements.clone()),
-            ("import_requirements", project.import_requirements.clone()),
+            // An empty list lets imports do without what the project itself requires for an apply.
+            (
+                "import_requirements",
+                project
+                    .import_requirements
+                    .clone()
+                    .filter(|_| project.apply_requirements.is_none()),
+            ),
         ]
     };
     let all = config

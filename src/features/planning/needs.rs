@@ -1,8 +1,8 @@
-//! Checks the requirements of a project before it is planned, applied or imported into (reference 8.1).
+//! Checks the requirements of a project before a plan, an apply, an import or a `state rm` (reference 8.1).
 //!
 //! Only the facts that some project requires are looked up, once per command. But facts become stale while projects
 //! run one after the other, and an apply needs the facts right before it. Temporary errors of the forge make a plan
-//! wait, and a merge after an apply. An apply or an import is refused, because it is never begun twice (P3, P6).
+//! wait, and a merge after an apply. The others are refused, because they are never begun twice (P3, P6).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::Mutex;
@@ -194,17 +194,16 @@ pub(super) async fn refusal_of_merge(
     Ok(asking.judge(demands, &facts))
 }
 
-/// Returns why nothing may be imported into a project, if so. A requirement that cannot be checked is not met.
-pub(super) async fn refusal_of_import(
+/// Returns why an import or a `state rm` may not change the state of a project, if so. A requirement that cannot be
+/// checked is not met.
+pub(super) async fn refusal_of_state_change(
     cx: &CommandCx<'_>,
     work: &Work,
+    kind: RunKind,
     project: &ProjectKey,
 ) -> Option<UserText> {
-    let demands = work.demands(RunKind::Import, project);
-    let (kind, left) = (
-        RunKind::Import,
-        "Nothing was changed, and no lock was taken.",
-    );
+    let demands = work.demands(kind, project);
+    let left = "Nothing was changed, and no lock was taken.";
     let asking = RequirementQuestion {
         cx,
         findings: &work.findings,

@@ -204,14 +204,15 @@ impl Work {
         self.policies(project).of(project)
     }
 
-    /// Returns the requirements of a project for a kind of run. A `state rm` cannot have any (reference 1.7).
+    /// Returns the requirements of a project for a kind of run. A `state rm` has those of an import, because both change
+    /// the state without a plan.
     pub fn demands(&self, kind: RunKind, project: &ProjectKey) -> Demands {
         let rules = self.policies(project).project(project);
         match kind {
             RunKind::Plan => rules.plan_requirements,
             RunKind::Apply => rules.apply_requirements,
-            RunKind::Import => rules.import_requirements,
-            RunKind::StateRm | RunKind::Version => Demands::default(),
+            RunKind::Import | RunKind::StateRm => rules.import_requirements,
+            RunKind::Version => Demands::default(),
         }
     }
 

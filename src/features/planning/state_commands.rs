@@ -2,7 +2,7 @@
 //!
 //! The checks have this order:
 //! - the permission of the author;
-//! - the requirements of the project for an import;
+//! - the requirements of the project;
 //! - a permit of the pool;
 //! - the checkout;
 //! - the gate, which checks the apply locks, the pull request and the project lock. The same transaction records that

@@ -15,6 +15,8 @@ story!(
     an_import_is_refused_where_another_pull_has_the_lock,
     what_stops_applies_stops_imports_and_removals,
     an_import_waits_for_what_is_demanded_of_it,
+    changes_of_the_state_need_what_an_apply_needs,
+    changes_of_the_state_can_need_less_than_an_apply,
     an_import_has_to_mean_one_project,
     an_import_that_fails_changes_nothing_and_gives_its_own_lock_back,
     an_import_that_fails_keeps_the_plan,
@@ -33,6 +35,7 @@ story!(
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const LOCK: &str = "acme/infra/network/default by #1";
 const ALL: (&str, &str) = ("allow-commands", "all");
+const REMOVAL: &str = "lockkeeper state rm -d network terraform_data.old";
 const IMPORT: &str = "lockkeeper import -d network terraform_data.it 'an id'";
 
 /// Starts a bot with a planned pull request. The comment was read.
@@ -201,13 +204,46 @@ async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
-    // A removal has no requirements.
-    bot.say(pull, "lockkeeper state rm -d network terraform_data.old")
-        .await;
-    assert!(bot.comment(pull).contains(": removed from the state\n"));
     bot.approve(pull, "bob");
     bot.say(pull, IMPORT).await;
     assert!(bot.comment(pull).contains(": imported\n"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn changes_of_the_state_need_what_an_apply_needs(backend: Backend) {
+    let config = json!({"repos": [{"id": "/.*/", "apply_requirements": ["approved"]}]}).to_string();
+    let (mut bot, pull) = planned(backend, &[("repo-config-json", &config)], WIDER.1).await;
+    for (comment, title) in [(IMPORT, "Import"), (REMOVAL, "State `rm`")] {
+        bot.say(pull, comment).await;
+        let refused = bot.comment(pull);
+        let why = format!(
+            "**{title} refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and \
+             nobody has approved the pull request.\nNothing was changed, and no lock was taken.\n"
+        );
+        assert!(refused.contains(&why), "{refused}");
+    }
+    let calls_of_both = |bot: &Bot| (calls(bot, "import network"), calls(bot, "state rm network"));
+    assert_eq!(calls_of_both(&bot), (0, 0));
+    bot.approve(pull, "bob");
+    bot.say(pull, IMPORT).await;
+    assert!(bot.comment(pull).contains(": imported\n"));
+    bot.say(pull, REMOVAL).await;
+    assert!(bot.comment(pull).contains(": removed from the state\n"));
+    assert_eq!(calls_of_both(&bot), (1, 1));
+    bot.end(&[LOCK]).await;
+}
+
+async fn changes_of_the_state_can_need_less_than_an_apply(backend: Backend) {
+    let rules =
+        json!({"id": "/.*/", "apply_requirements": ["approved"], "import_requirements": []});
+    let config = json!({"repos": [rules]}).to_string();
+    let (mut bot, pull) = planned(backend, &[("repo-config-json", &config)], WIDER.1).await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains("`approved` is required"));
+    bot.say(pull, IMPORT).await;
+    assert!(bot.comment(pull).contains(": imported\n"));
+    bot.say(pull, REMOVAL).await;
+    assert!(bot.comment(pull).contains(": removed from the state\n"));
     bot.end(&[LOCK]).await;
 }
 

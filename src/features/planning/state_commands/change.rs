@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use super::{StateChange, StateChangeRequest};
+use super::StateChangeRequest;
 use crate::errors::describe_error;
 use crate::features::apply_locks::apply_refusal;
 use crate::features::planning::apply::closed_meanwhile;
@@ -79,9 +79,8 @@ impl Task for Changing<'_> {
             let why = described(cx, &RunError::from(error)).await;
             return Err(refuse(report, ProjectOutcome::Failed, why));
         }
-        if self.order.change == StateChange::Import
-            && let Some(unmet) = needs::refusal_of_import(cx, work, key).await
-        {
+        let kind = self.order.change.run_kind();
+        if let Some(unmet) = needs::refusal_of_state_change(cx, work, kind, key).await {
             return Err(refuse(report, ProjectOutcome::Refused, unmet));
         }
         if cx.stop.is_cancelled() {

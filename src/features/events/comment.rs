@@ -1,13 +1,15 @@
 //! Handles a comment on a pull request, which may be a command.
 
 use super::{DeliveryEnd, renew_locks};
-use crate::command::{ApplyCommand, ApprovePoliciesCommand, Command, CommentReading};
+use crate::command::{
+    ApplyCommand, ApprovePoliciesCommand, Command, CommentReading, ImportCommand, StateRmCommand,
+};
 use crate::context::Ctx;
 use crate::features::accounts;
 use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
 use crate::features::planning::{CancelCommands, CommandSpec, RunCommand};
 use crate::features::replies::AddReaction;
-use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
+use crate::model::{Actor, CommandId, CommandKind, CommentEvent, CommitSha, DeliveryId, PullRef};
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, NewCommand, NewJob};
 
@@ -33,7 +35,9 @@ pub(super) async fn handle(
     }
     let spec = match ctx.settings.grammar(&event.pull.repo).read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
-        CommentReading::Command(command) => CommandSpec::Command(with_facts(event, command)),
+        CommentReading::Command(command) => {
+            CommandSpec::Command(with_facts(ctx, event, command).await?)
+        }
         CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
     };
     match service {
@@ -69,8 +73,12 @@ pub(super) async fn handle(
 }
 
 /// Adds the facts about the comment that the command needs, and that its text does not have.
-fn with_facts(event: &CommentEvent, command: Command) -> Command {
-    match command {
+async fn with_facts(
+    ctx: &Ctx,
+    event: &CommentEvent,
+    command: Command,
+) -> Result<Command, JobError> {
+    Ok(match command {
         Command::ApprovePolicies(command) => Command::ApprovePolicies(ApprovePoliciesCommand {
             person: event.author_id,
             written_at: event.written_at,
@@ -80,15 +88,27 @@ fn with_facts(event: &CommentEvent, command: Command) -> Command {
             written_at: event.written_at,
             ..command
         }),
+        Command::Import(command) => Command::Import(ImportCommand {
+            head: known_head(ctx, event).await?,
+            ..command
+        }),
+        Command::StateRm(command) => Command::StateRm(StateRmCommand {
+            head: known_head(ctx, event).await?,
+            ..command
+        }),
         other @ (Command::Plan(_)
         | Command::Unlock
         | Command::Cancel(_)
         | Command::Explain(_)
         | Command::Version(_)
-        | Command::Import(_)
-        | Command::StateRm(_)
         | Command::Help(_)) => other,
-    }
+    })
+}
+
+/// Returns the head commit of the pull request, as far as events have reported it.
+async fn known_head(ctx: &Ctx, event: &CommentEvent) -> Result<Option<CommitSha>, JobError> {
+    let known = ctx.store.head_get(&event.pull).await?;
+    Ok(known.map(|known| known.at.head))
 }
 
 /// Returns true for Lockkeeper's own comments, because the bot never answers itself. Every comment of the bot also

@@ -2,6 +2,7 @@
 //!
 //! The checks have this order:
 //! - the permission of the author;
+//! - the head of the pull request, which must be the one that was known when the comment was read;
 //! - the requirements of the project;
 //! - a permit of the pool;
 //! - the checkout;
@@ -34,7 +35,7 @@ use crate::discovery::Project;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
 use crate::model::{
-    CommandOutcome, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind,
+    CommandOutcome, CommitSha, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
@@ -112,6 +113,8 @@ struct StateChangeRequest<'a> {
     arguments: Vec<String>,
     given: CommentWords<'a>,
     verbose: bool,
+    /// Head commit that was known when the comment was read.
+    head: Option<&'a CommitSha>,
 }
 
 /// Imports a resource into the state of one project.
@@ -122,6 +125,7 @@ pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Resul
         address,
         id,
         extra_args,
+        head,
     } = command;
     let (arguments, operands) = (command.comment_args(), [address.clone(), id.clone()]);
     let given = CommentWords {
@@ -136,6 +140,7 @@ pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Resul
             arguments,
             given,
             verbose: *verbose,
+            head: head.as_ref(),
         },
     )
     .await
@@ -148,6 +153,7 @@ pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Re
         verbose,
         addresses,
         extra_args,
+        head,
     } = command;
     let arguments = command.comment_args();
     let given = CommentWords {
@@ -162,6 +168,7 @@ pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Re
             arguments,
             given,
             verbose: *verbose,
+            head: head.as_ref(),
         },
     )
     .await
@@ -172,6 +179,9 @@ async fn run(cx: &CommandCx<'_>, order: &StateChangeRequest<'_>) -> Result<Reply
     if let Some(refusal) =
         projects::argument_refusal(cx.ctx, order.change.command(), extra, operands)
     {
+        return Ok(refusal);
+    }
+    if let Some(refusal) = moved(cx, order.head) {
         return Ok(refusal);
     }
     // No status reports it (reference 9.1).
@@ -206,6 +216,24 @@ async fn run(cx: &CommandCx<'_>, order: &StateChangeRequest<'_>) -> Result<Reply
     }
     let statuses = discarded(cx, &plans).await?;
     Ok(Reply::new(Body::Projects(course.into_reports())).with_statuses(&cx.pull.head, statuses))
+}
+
+/// Refuses a command if somebody has pushed since its comment was read: it would run code that its author has not seen.
+fn moved(cx: &CommandCx<'_>, known: Option<&CommitSha>) -> Option<Reply> {
+    let known = known.filter(|known| **known != cx.pull.head)?;
+    let message = format!(
+        "the pull request is at commit `{}` now, and was at `{}` when Lockkeeper read the comment, so nobody knows whether \
+         its author has seen the new code. Nothing was changed.",
+        cx.pull.head.short(),
+        known.short()
+    );
+    let hints = vec![
+        "Look at the new commits, then comment the command again.".to_owned(),
+        "If nobody has pushed since the comment, the event about an earlier push is late. Comment the command again after \
+         Lockkeeper has planned the commit."
+            .to_owned(),
+    ];
+    Some(Reply::refused("new_commit", message, hints))
 }
 
 /// Returns the statuses of plans that existed before and were discarded meanwhile.

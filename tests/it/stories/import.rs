@@ -17,6 +17,7 @@ story!(
     an_import_waits_for_what_is_demanded_of_it,
     changes_of_the_state_need_what_an_apply_needs,
     changes_of_the_state_can_need_less_than_an_apply,
+    a_push_after_the_comment_refuses_a_change_of_the_state,
     an_import_has_to_mean_one_project,
     an_import_that_fails_changes_nothing_and_gives_its_own_lock_back,
     an_import_that_fails_keeps_the_plan,
@@ -244,6 +245,38 @@ async fn changes_of_the_state_can_need_less_than_an_apply(backend: Backend) {
     assert!(bot.comment(pull).contains(": imported\n"));
     bot.say(pull, REMOVAL).await;
     assert!(bot.comment(pull).contains(": removed from the state\n"));
+    bot.end(&[LOCK]).await;
+}
+
+/// The comment waits, and somebody pushes in the meantime.
+async fn a_push_after_the_comment_refuses_a_change_of_the_state(backend: Backend) {
+    let (mut bot, pull) = planned(backend, &[], WIDER.1).await;
+    for (comment, call, done) in [
+        (IMPORT, "import network", ": imported\n"),
+        (REMOVAL, "state rm network", ": removed from the state\n"),
+    ] {
+        let old = bot.github.pull(REPO, pull).unwrap().head;
+        bot.github
+            .comment(REPO, pull, "alice", comment)
+            .await
+            .unwrap();
+        bot.settle_short().await;
+        let code = format!("# fake: add 2 change 1 destroy 0\n# pushed before {call}\n");
+        let new = bot.push("wider", &[("network/main.tf", &code)]).await;
+        bot.settle().await;
+        let told = bot.heard(pull).join("\n");
+        let why = format!(
+            "refused**: the pull request is at commit `{}` now, and was at `{}` when Lockkeeper read the comment",
+            new.short(),
+            old.short()
+        );
+        assert!(told.contains(&why), "{told}");
+        assert_eq!(calls(&bot, call), 0);
+        bot.say(pull, comment).await;
+        let repeated = bot.comment(pull);
+        assert!(repeated.contains(done), "{repeated}");
+        assert_eq!(calls(&bot, call), 1);
+    }
     bot.end(&[LOCK]).await;
 }
 

@@ -8,6 +8,7 @@ use super::mistake::{CommandFault, FaultKind};
 use super::printer::Printer;
 use super::spec::{CommandName, GrammarRow, Operands, WordRules};
 use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
+use crate::model::CommitSha;
 
 /// The `import` command, which adds an existing object to the state.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -22,6 +23,10 @@ pub struct ImportCommand {
     pub id: String,
     /// Arguments for `terraform import` after `--`, without blocked flags.
     pub extra_args: Vec<String>,
+    /// Head commit of the pull request that the server knew when it read the comment. It is not a part of the text: the
+    /// author of the comment has not seen a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<CommitSha>,
 }
 
 impl ImportCommand {
@@ -61,6 +66,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
         address: address.text.clone(),
         id: id.text.clone(),
         extra_args: arguments.extra_texts(),
+        head: None,
     }))
 }
 

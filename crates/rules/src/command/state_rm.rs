@@ -8,6 +8,7 @@ use super::mistake::CommandFault;
 use super::printer::Printer;
 use super::spec::{CommandName, GrammarRow, Operands, WordRules};
 use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
+use crate::model::CommitSha;
 
 /// The `state rm` command, which removes resources from the state without destroying them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -20,6 +21,10 @@ pub struct StateRmCommand {
     pub addresses: Vec<String>,
     /// Arguments for `terraform state rm` after `--`, without blocked flags.
     pub extra_args: Vec<String>,
+    /// Head commit of the pull request that the server knew when it read the comment. It is not a part of the text: the
+    /// author of the comment has not seen a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<CommitSha>,
 }
 
 impl StateRmCommand {
@@ -57,6 +62,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
             .map(|word| word.text.clone())
             .collect(),
         extra_args: arguments.extra_texts(),
+        head: None,
     }))
 }
 

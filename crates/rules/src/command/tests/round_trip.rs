@@ -101,6 +101,7 @@ fn a_command() -> impl Strategy<Value = Command> {
                     address,
                     id,
                     extra_args,
+                    head: None,
                 })
             }
         ),
@@ -111,6 +112,7 @@ fn a_command() -> impl Strategy<Value = Command> {
                     verbose,
                     addresses,
                     extra_args,
+                    head: None,
                 })
             }
         ),

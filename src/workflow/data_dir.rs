@@ -13,8 +13,10 @@
 //! The note does not hold the contents, which can be gigabytes, but the metadata that the kernel keeps of each file.
 //! Every change of a file also changes the time of its last change (`ctime`), and only root can set that time.
 
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -50,12 +52,14 @@ pub(super) struct DataDir {
     dir: PathBuf,
     note: PathBuf,
     commit: CommitSha,
+    /// Root of the checkout.
+    root: PathBuf,
 }
 
 impl DataDir {
     /// Creates the value for the directory at `dir`. The note is stored beside the checkout that has the lock file
     /// `hold`, and is removed together with it. `commit` is the one that is checked out.
-    pub fn new(dir: PathBuf, hold: &Path, commit: &CommitSha) -> Self {
+    pub fn new(dir: PathBuf, (root, hold): (&Path, &Path), commit: &CommitSha) -> Self {
         let of_pull = hold
             .parent()
             .and_then(Path::parent)
@@ -69,6 +73,7 @@ impl DataDir {
             dir,
             note,
             commit: commit.clone(),
+            root: root.to_owned(),
         }
     }
 
@@ -102,13 +107,30 @@ impl DataDir {
             return Ok(false);
         }
         let is_old = self.is_of_another_commit();
-        let is_dir = self.dir.symlink_metadata()?.is_dir();
-        if is_dir {
-            fs::remove_dir_all(&self.dir)?;
+        let Some((parent, name)) = self.in_checkout()? else {
+            return Ok(false);
+        };
+        // No link on the way is followed, also if somebody makes one now.
+        let dir = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd())).join(name);
+        if dir.symlink_metadata()?.is_dir() {
+            fs::remove_dir_all(&dir)?;
         } else {
-            fs::remove_file(&self.dir)?;
+            fs::remove_file(&dir)?;
         }
         Ok(!is_old)
+    }
+
+    /// Opens the parent of the directory. `None`: the directory is outside of the checkout. A step can choose any directory of
+    /// this machine, and nothing is removed there.
+    fn in_checkout(&self) -> Result<Option<(OwnedFd, &OsStr)>> {
+        let (Some(parent), Some(name)) = (self.dir.parent(), self.dir.file_name()) else {
+            return Ok(None);
+        };
+        let (root, parent) = (self.root.canonicalize()?, parent.canonicalize()?);
+        match parent.strip_prefix(&root) {
+            Ok(below) => Ok(Some((beneath::open_dir(&root, below)?, name))),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Removes the backend of an earlier `init`. An `init` without a backend would load it.
@@ -269,7 +291,8 @@ mod tests {
         fs::create_dir_all(dir.join("providers")).unwrap();
         fs::write(dir.join("modules/m/run.sh"), "echo reviewed\n").unwrap();
         symlink("/store/null", dir.join("providers/null")).unwrap();
-        let data_dir = DataDir::new(dir, &top.path().join(".hold/default"), &commit('a'));
+        let hold = top.path().join(".hold/default");
+        let data_dir = DataDir::new(dir, (&top.path().join("default"), &hold), &commit('a'));
         assert!(data_dir.is_changed(), "nobody has noted it yet");
         data_dir.note().unwrap();
         assert!(!data_dir.is_changed());
@@ -364,6 +387,24 @@ mod tests {
         symlink(&outside, &data_dir.dir).unwrap();
         assert!(data_dir.remove_changed().unwrap());
         assert!(outside.join("modules/m/run.sh").exists());
+    }
+
+    #[test]
+    fn nothing_outside_of_the_checkout_is_removed() {
+        let (top, data_dir) = noted();
+        let outside = top.path().join("outside");
+        fs::create_dir_all(outside.join("mirrors")).unwrap();
+        let project = top.path().join("default/project");
+        symlink(&outside, &project).unwrap();
+        for dir in [outside.join("mirrors"), project.join("mirrors")] {
+            let chosen = DataDir {
+                dir,
+                ..data_dir.clone()
+            };
+            assert!(chosen.is_changed());
+            assert!(!chosen.remove_changed().unwrap());
+            assert!(outside.join("mirrors").is_dir());
+        }
     }
 
     #[test]

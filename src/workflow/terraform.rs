@@ -459,7 +459,8 @@ async fn has_to_be_prepared(place: &ToolContext<'_>, setup: &StageSetup) -> bool
     if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
         return false;
     }
-    let data_dir = DataDir::new(data_dir, place.hold, place.facts.head_commit());
+    let checkout = (place.root, place.hold);
+    let data_dir = DataDir::new(data_dir, checkout, place.facts.head_commit());
     tokio::task::spawn_blocking(move || data_dir.is_changed())
         .await
         .unwrap_or(true)

@@ -217,7 +217,8 @@ impl<'a> Steps<'a> {
     }
 
     fn init_dir(&self) -> DataDir {
-        DataDir::new(self.data_dir(), self.exec.hold, self.facts.head_commit())
+        let checkout = (self.exec.place.root, self.exec.hold);
+        DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
     }
 
     /// Runs a command that does one `init` in the directory of the project and nothing else. Files in the data

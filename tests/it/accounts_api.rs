@@ -744,7 +744,7 @@ async fn somebody_stars_changes_and_finds_them_again() {
             "/self/starred.changes/9",
             Value::Null,
             404,
-            "no such change: 9",
+            "there is no change 9; the page of a lock shows the number of its change",
         ),
         (
             Method::PUT,

@@ -491,14 +491,19 @@ impl ServerAccounts {
             } => match (group, add, remove) {
                 (Some(group), Some(account), _) => {
                     let number = AccountFlag { account }.find(users).await?.number;
-                    let groups = users.access().await?;
-                    if !new && groups.control.groups().check(&group).is_err() {
-                        bail!(
-                            "there is no group `{}`; add `--new` to create it. `lockkeeper accounts groups` shows all",
-                            safe(&group)
-                        );
+                    let added = users.add_to_group(&by, number, &group, new).await;
+                    match added {
+                        // The way out for those who push the file.
+                        Err(AccountsError::Invalid(problem))
+                            if problem.to_string().ends_with("add it to groups.config") =>
+                        {
+                            bail!(
+                                "there is no group `{}`; add `--new` to create it",
+                                safe(&group)
+                            );
+                        }
+                        added => added?,
                     }
-                    users.add_to_group(&by, number, &group, new).await?;
                 }
                 (Some(group), _, Some(account)) => {
                     let number = AccountFlag { account }.find(users).await?.number;

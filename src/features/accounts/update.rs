@@ -317,46 +317,81 @@ async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<Strin
 }
 
 /// Executes a statement on `wanted`, which has a row for each ref with its old and its new object. `$statement` ends with its
-/// `WHERE` clause, to which the condition is added that all refs are where they were.
-macro_rules! execute_wanted {
-    ($tx:expr, $refs:expr, $statement:literal, $tail:literal) => {
-        execute_values!(
-            $tx,
-            "WITH wanted (name, old, new) AS (",
-            $refs,
-            |values, update| {
-                values.push_bind(update.name.as_str());
-                values.push_bind(update.from.as_ref().map(|id| id.as_bytes()));
-                values.push_bind(update.to.as_ref().map(|id| id.as_bytes()));
-            },
-            concat!(
-                ") ",
-                $statement,
-                " AND NOT EXISTS (SELECT 1 FROM wanted w LEFT JOIN account_refs r ON r.name = w.name \
-                 WHERE r.object_id IS DISTINCT FROM w.old)",
-                $tail
-            )
+/// `WHERE` clause, to which the condition is added that all refs are where they were. `$old` is the old object.
+macro_rules! wanted_sql {
+    ($statement:expr, $old:literal, $tail:literal) => {
+        concat!(
+            ") ",
+            $statement,
+            " AND NOT EXISTS (SELECT 1 FROM wanted w LEFT JOIN account_refs r ON r.name = w.name \
+             WHERE r.object_id IS DISTINCT FROM ",
+            $old,
+            ")",
+            $tail
         )
     };
 }
 
+macro_rules! set_sql {
+    ($new:literal, $old:literal) => {
+        wanted_sql!(
+            concat!(
+                "INSERT INTO account_refs (name, object_id) SELECT name, ",
+                $new,
+                " FROM wanted WHERE new IS DISTINCT FROM old"
+            ),
+            $old,
+            " ON CONFLICT (name) DO UPDATE SET object_id = excluded.object_id"
+        )
+    };
+}
+
+macro_rules! remove_sql {
+    ($old:literal) => {
+        wanted_sql!(
+            "DELETE FROM account_refs WHERE name IN (SELECT name FROM wanted WHERE new IS NULL)",
+            $old,
+            ""
+        )
+    };
+}
+
+/// Ends of the statements after the rows of `wanted`. PostgreSQL takes values without a type for texts.
+const SET: [&str; 2] = [
+    set_sql!("new", "w.old"),
+    set_sql!("CAST(new AS BYTEA)", "CAST(w.old AS BYTEA)"),
+];
+const REMOVE: [&str; 2] = [remove_sql!("w.old"), remove_sql!("CAST(w.old AS BYTEA)")];
+
 /// Creates and moves refs if all of them are where they were. Returns their number, and 0 if one has moved.
 async fn refs_set_if_unmoved_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<u64> {
-    execute_wanted!(
-        tx,
-        refs,
-        "INSERT INTO account_refs (name, object_id) SELECT name, new FROM wanted WHERE new IS DISTINCT FROM old",
-        " ON CONFLICT (name) DO UPDATE SET object_id = excluded.object_id"
-    )
+    wanted_in_tx(tx, refs, SET).await
 }
 
 /// Removes refs if all of them are where they were. Returns their number, and 0 if one has moved.
 async fn refs_remove_if_unmoved_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<u64> {
-    execute_wanted!(
+    wanted_in_tx(tx, refs, REMOVE).await
+}
+
+async fn wanted_in_tx(
+    tx: &mut Tx,
+    refs: &[RefUpdate],
+    [sqlite, postgres]: [&'static str; 2],
+) -> Result<u64> {
+    let end = match tx {
+        Tx::Sqlite(_) => sqlite,
+        Tx::Postgres(_) => postgres,
+    };
+    execute_values!(
         tx,
+        "WITH wanted (name, old, new) AS (",
         refs,
-        "DELETE FROM account_refs WHERE name IN (SELECT name FROM wanted WHERE new IS NULL)",
-        ""
+        |values, update| {
+            values.push_bind(update.name.as_str());
+            values.push_bind(update.from.as_ref().map(|id| id.as_bytes()));
+            values.push_bind(update.to.as_ref().map(|id| id.as_bytes()));
+        },
+        end
     )
 }
 
@@ -396,16 +431,15 @@ async fn objects_add_in_tx(tx: &mut Tx, objects: &[GitObject]) -> Result<()> {
         }
         execute_values!(
             tx,
-            "WITH added (id, kind, size, packed) AS (",
+            "INSERT INTO account_objects (id, update_number, kind, size, packed) ",
             rows,
             |values, (id, kind, size, packed)| {
                 values.push_bind(id.as_bytes().to_vec());
+                values.push("(SELECT number FROM account_updates WHERE id = 1)");
                 values.push_bind(kind);
                 values.push_bind(size).push_bind(packed);
             },
-            ") INSERT INTO account_objects (id, update_number, kind, size, packed) \
-             SELECT a.id, u.number, a.kind, a.size, a.packed FROM added a CROSS JOIN account_updates u WHERE u.id = 1 \
-             ON CONFLICT (id) DO NOTHING"
+            " ON CONFLICT (id) DO NOTHING"
         )?;
     }
     Ok(())

@@ -378,6 +378,14 @@ async fn memberships_go_with_their_account() {
             "there is no group `Adminstrators`; did you mean `Administrators`?\n"
         )
     );
+    let other = office.accounts("groups", &["Leads", "--add", "root"]);
+    assert_eq!(
+        (other.code, other.err.as_str()),
+        (
+            1,
+            "error: there is no group `Leads`; add `--new` to create it\n"
+        )
+    );
     let new = office.accounts("groups", &["Operators", "--add", "root", "--new"]);
     assert_eq!(new.code, 0, "{}", new.err);
     assert_eq!(

@@ -308,7 +308,7 @@ async fn who_is_not_who_they_say_is_told_apart() {
         text.replace(&format!("{}@", server.sshd.user), "USER@")
     };
     let host = told(&server.access("key", "other_host"), URL).await;
-    assert_snapshot!(host, @r#"Other { doing: "list the refs of 127.0.0.1/acme/infra", message: "Host key for [127.0.0.1]:PORT has changed and you have requested strict checking.\nHost key verification failed.\nThe key of the host does not match the SSH credential. If the host has a new key, compare the output of `ssh-keyscan` with the keys that the host publishes, and add the credential again with these lines as known hosts." }"#);
+    assert_snapshot!(host, @r#"Other { doing: "list the refs of 127.0.0.1/acme/infra", message: "Host key for [127.0.0.1]:PORT has changed and you have requested strict checking.\nHost key verification failed.\nThe key of the host does not match the SSH credential. If the host has a new key, compare the output of `ssh-keyscan` with the keys that the host publishes, and replace the known hosts by these lines: add the credential again, or write them into the file of the setting." }"#);
     let key = told(&server.access("other_key", "host"), URL).await;
     assert_snapshot!(key, @r#"AuthFailed { doing: "list the refs of 127.0.0.1/acme/infra", message: "USER@127.0.0.1: Permission denied (publickey)." }"#);
     let closed = SshAccess {

@@ -440,6 +440,9 @@ async fn files_that_the_server_reads_itself_are_not_behind_links(backend: Backen
     ];
     bot.github.push(REPO, "linked", &changes).await.unwrap();
     bot.settle().await;
+    // The directory of the tool is made again for each commit.
+    assert!(bot.answer(pull).contains(": planned\n"));
+    bot.say(pull, "lockkeeper plan").await;
     let said = bot.answer(pull);
     assert!(
         said.contains("the file `environment` in the directory of the tool"),

@@ -124,7 +124,7 @@ fn initialised(dir: &Path) -> Vec<(PathBuf, u64)> {
         .map(Result::unwrap)
         .filter(|entry| entry.file_type().unwrap().is_dir());
     let of = |entry: std::fs::DirEntry| match entry.file_name().to_str() {
-        Some(".terraform") => vec![(entry.path(), entry.metadata().unwrap().ino())],
+        Some(".terraform") => vec![(dir.to_owned(), dir.metadata().unwrap().ino())],
         _ => initialised(&entry.path()),
     };
     below.flat_map(of).collect()

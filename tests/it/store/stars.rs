@@ -309,7 +309,11 @@ async fn labels_and_changes_that_cannot_be_are_refused(db: &TestDb) {
     let many: Vec<String> = (0..51).map(|n| format!("label{n}")).collect();
     let star = format!("refs/starred-changes/01/1/{kim}");
     for (number, add, reason) in [
-        (2, "star", "no such change: 2".to_owned()),
+        (
+            2,
+            "star",
+            "there is no change 2; the page of a lock shows the number of its change".to_owned(),
+        ),
         (
             1,
             &many.join(" "),

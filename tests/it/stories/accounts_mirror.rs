@@ -222,10 +222,12 @@ async fn a_copy_that_cannot_be_reached_is_reported_and_catches_up(backend: Backe
     create(&bot, "Olga Ops").await;
     let url = format!("{}/accounts.git", elsewhere.server.url);
     let begin =
-        format!("cannot push the accounts to {url} (--accounts-mirror-to): cannot list the refs: ");
+        format!("cannot push the accounts to {url} (--accounts-mirror-to) with the token in ");
     let failed = format!("{:#}", tick(&bot.replica).await.unwrap_err());
     assert!(
-        failed.starts_with(&begin) && failed.contains("not found"),
+        failed.starts_with(&begin)
+            && failed.contains("/token: cannot list the refs: ")
+            && failed.contains("not found"),
         "{failed}"
     );
     std::fs::rename(&away, elsewhere.repo()).unwrap();

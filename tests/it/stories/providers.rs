@@ -14,6 +14,7 @@ use crate::support::db::{Backend, story};
 story!(
     a_command_that_is_an_init_shares_packages_with_the_built_in_one,
     what_does_more_than_an_init_keeps_its_packages_to_itself,
+    an_init_fetches_before_it_prepares_a_backend,
     packages_that_no_checkout_links_to_go_after_a_while,
     packages_go_for_room_after_the_checkouts_that_link_to_them,
 );
@@ -23,6 +24,28 @@ const LOCKS: [&str; 2] = [
     "acme/infra/app/default by #2",
     "acme/infra/network/default by #1",
 ];
+
+/// A backend can name programs, such as `credential_process` of S3.
+async fn an_init_fetches_before_it_prepares_a_backend(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let code = format!("{NEEDS}terraform {{\n  backend \"s3\" {{}}\n}}\n");
+    let pull = bot.open_pull("remote", &[("network/main.tf", &code)]).await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    let arguments = bot.arguments();
+    let inits: Vec<&str> = arguments
+        .lines()
+        .filter_map(|line| Some(&line[line.find("init -input")?..]))
+        .collect();
+    assert_eq!(
+        inits,
+        [
+            "init -input=false -upgrade -backend=false",
+            "init -input=false"
+        ]
+    );
+    assert_eq!(bot.provider_of(1, "network"), Some(bot.kept()));
+    bot.end(&LOCKS[1..]).await;
+}
 
 /// Returns a configuration with these steps for the directory `network`. Others use the built-in workflow.
 fn for_network(plan: &Value) -> String {

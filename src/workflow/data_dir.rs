@@ -22,9 +22,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::beneath;
@@ -54,12 +55,18 @@ pub(super) struct DataDir {
     commit: CommitSha,
     /// Root of the checkout.
     root: PathBuf,
+    /// Directory of the project.
+    project: PathBuf,
 }
 
 impl DataDir {
     /// Creates the value for the directory at `dir`. The note is stored beside the checkout that has the lock file
     /// `hold`, and is removed together with it. `commit` is the one that is checked out.
-    pub fn new(dir: PathBuf, (root, hold): (&Path, &Path), commit: &CommitSha) -> Self {
+    pub fn new(
+        dir: PathBuf,
+        (root, project, hold): (&Path, &Path, &Path),
+        commit: &CommitSha,
+    ) -> Self {
         let of_pull = hold
             .parent()
             .and_then(Path::parent)
@@ -74,6 +81,7 @@ impl DataDir {
             note,
             commit: commit.clone(),
             root: root.to_owned(),
+            project: project.to_owned(),
         }
     }
 
@@ -126,17 +134,29 @@ impl DataDir {
         let (Some(parent), Some(name)) = (self.dir.parent(), self.dir.file_name()) else {
             return Ok(None);
         };
-        let (root, parent) = (self.root.canonicalize()?, parent.canonicalize()?);
+        let [root, project, parent] = [&self.root, &self.project, parent].map(Path::canonicalize);
+        let (root, project, parent) = (root?, project?, parent?);
         match parent.strip_prefix(&root) {
-            Ok(below) => Ok(Some((beneath::open_dir(&root, below)?, name))),
-            Err(_) => Ok(None),
+            // With `.` or `..` it would be the code itself.
+            Ok(below) if !project.starts_with(parent.join(name)) => {
+                Ok(Some((beneath::open_dir(&root, below)?, name)))
+            }
+            Ok(_) | Err(_) => Ok(None),
         }
+    }
+
+    /// Returns true if the directory is in the checkout, so that it can be made again.
+    pub fn is_in_checkout(&self) -> bool {
+        matches!(self.in_checkout(), Ok(Some(_)))
     }
 
     /// Removes the backend of an earlier `init`. An `init` without a backend would load it.
     pub fn remove_backend(&self) -> Result<()> {
+        let Some((parent, name)) = self.in_checkout()? else {
+            return Ok(());
+        };
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let removed = open(&self.dir, flags, Mode::empty())
+        let removed = openat(&parent, name, flags, Mode::empty())
             .and_then(|dir| unlinkat(dir, BACKEND, UnlinkatFlags::NoRemoveDir));
         match removed {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -153,11 +173,7 @@ impl DataDir {
     pub fn without_backend(&self) -> Result<Sha256Digest> {
         let modules = beneath::read(&self.dir, Path::new(MODULES), MAX_MODULES)?;
         let lines = self.lines(&[WORKSPACE, BACKEND, MODULES])?;
-        Ok(digest(
-            lines
-                .into_iter()
-                .chain([modules.unwrap_or_default().into_bytes()]),
-        ))
+        Ok(digest(lines.into_iter().chain(entries(modules.as_deref()))))
     }
 
     /// Removes the note, so that the directory counts as changed.
@@ -251,6 +267,25 @@ impl DataDir {
     }
 }
 
+/// Returns the entries of a list of modules. Old versions of Terraform write them in any order.
+fn entries(modules: Option<&str>) -> Vec<Vec<u8>> {
+    let text = modules.unwrap_or_default();
+    let Ok(Value::Object(mut list)) = serde_json::from_str(text) else {
+        return vec![text.as_bytes().to_vec()];
+    };
+    let modules = match list.remove("Modules") {
+        Some(Value::Array(modules)) => modules,
+        other => other.into_iter().collect(),
+    };
+    let mut entries: Vec<Vec<u8>> = modules
+        .iter()
+        .map(|module| module.to_string().into_bytes())
+        .collect();
+    entries.sort_unstable();
+    entries.push(Value::Object(list).to_string().into_bytes());
+    entries
+}
+
 fn digest(lines: impl IntoIterator<Item = Vec<u8>>) -> Sha256Digest {
     let mut hasher = Sha256::new();
     for line in lines {
@@ -292,7 +327,8 @@ mod tests {
         fs::write(dir.join("modules/m/run.sh"), "echo reviewed\n").unwrap();
         symlink("/store/null", dir.join("providers/null")).unwrap();
         let hold = top.path().join(".hold/default");
-        let data_dir = DataDir::new(dir, (&top.path().join("default"), &hold), &commit('a'));
+        let root = top.path().join("default");
+        let data_dir = DataDir::new(dir, (&root, &root, &hold), &commit('a'));
         assert!(data_dir.is_changed(), "nobody has noted it yet");
         data_dir.note().unwrap();
         assert!(!data_dir.is_changed());

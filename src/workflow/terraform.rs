@@ -212,6 +212,8 @@ impl Terraform {
                 let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
                 if let Some(kept) = &kept {
                     steps.use_plan(kept);
+                    // Steps that check policies see the same.
+                    steps.files.plan = kept.file();
                 }
                 // Boxed, because the future is large, and most plans have no policies.
                 let plan = file.as_deref();
@@ -264,6 +266,10 @@ impl Terraform {
         let setup = self.setup(place, RunStage::Apply)?;
         let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
         let kept = self.kept(plan, setup).await?;
+        if let Some(plan) = plan {
+            // A copy for commands of the administrator, which may change it.
+            tokio::fs::write(RunFiles::within(scratch.dir()).plan, plan).await?;
+        }
         let deadline = Deadline::after(place.timeout);
         let of_stage = (setup, &*environment);
         let steps = || {
@@ -424,6 +430,7 @@ impl Terraform {
             modules: place.modules,
             given: place.given,
             files: RunFiles::within(scratch.dir()),
+            kept_plan: None,
             workflow: (*place.workflow != *Workflow::builtin())
                 .then_some(place.workflow.name.as_str()),
             home: None,
@@ -459,7 +466,7 @@ async fn has_to_be_prepared(place: &ToolContext<'_>, setup: &StageSetup) -> bool
     if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
         return false;
     }
-    let checkout = (place.root, place.hold);
+    let checkout = (place.root, place.dir, place.hold);
     let data_dir = DataDir::new(data_dir, checkout, place.facts.head_commit());
     tokio::task::spawn_blocking(move || data_dir.is_changed())
         .await

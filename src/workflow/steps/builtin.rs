@@ -9,35 +9,20 @@ use semver::Version;
 
 use super::error::{StepError, StepFailure, StepName};
 use super::expand::expand;
-use super::flags::merged;
 use super::reports::ToolReport;
-use super::{FoundTool, KeptOutput, Steps, argv, init_programs};
+use super::{FoundTool, KeptOutput, Steps, argv};
 use crate::config::workflow::Builtin;
-use crate::model::{Distribution, WorkspaceName};
+use crate::model::WorkspaceName;
 use crate::process::Cmd;
-use crate::workflow::data_dir::DataDir;
 use crate::workflow::kept_plan::KeptPlan;
-use crate::workflow::running::ProgramObserver;
 use crate::workflow::shown::{self, ResourceList};
-use crate::workflow::{CacheSession, InitPlace, InstalledModule, beneath, installed_modules};
+use crate::workflow::{InstalledModule, beneath, installed_modules};
 
 /// File of the tool with the name of the selected workspace.
 const WORKSPACE_FILE: &str = "environment";
 
 /// Maximum number of bytes of [`WORKSPACE_FILE`]; a name has at most 255.
 const MAX_WORKSPACE_BYTES: u64 = 4096;
-
-/// Variables that decide which programs the tool runs and where it gets packages from. An `env` step can set them.
-const CONFIGURE_TOOLS: [&str; 5] = [
-    "TF_CLI_CONFIG_FILE",
-    "TERRAFORM_CONFIG",
-    "TF_ENCRYPTION",
-    "HOME",
-    "XDG_CONFIG_HOME",
-];
-
-/// Option that makes `init` fetch a configuration first.
-const FROM_MODULE: &str = "-from-module";
 
 /// First Terraform version that shows a plan as JSON. OpenTofu always could.
 const LISTS_SINCE: Version = Version::new(0, 12, 0);
@@ -52,15 +37,6 @@ pub(super) fn title(tool: &FoundTool, step: Builtin) -> String {
         }
     };
     format!("{} {words}", tool.distribution.program())
-}
-
-/// Moment at which the backend of an `init` is prepared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InitBackend {
-    /// In the same command.
-    Now,
-    /// In a command of its own, because the `init` has what no program of the pull request may have.
-    Later,
 }
 
 impl<'a> Steps<'a> {
@@ -91,180 +67,11 @@ impl<'a> Steps<'a> {
 
     pub(super) fn expanded(&self, extra: &[String]) -> Vec<OsString> {
         let all = self.of_builtin();
-        let value = |name: &str| all.get(std::ffi::OsStr::new(name)).map(OsString::as_os_str);
+        let value = |name: &str| all.get(OsStr::new(name)).map(OsString::as_os_str);
         extra
             .iter()
             .map(|argument| expand(argument, value))
             .collect()
-    }
-
-    /// Runs `init`. Its output matters only if it fails. A lock file that is not part of the repository was left by
-    /// an earlier `init` and would pin old providers, so it is removed first.
-    async fn init(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
-        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-        let own: &[&str] = if self.lock_file_tracked {
-            &["-input=false"]
-        } else {
-            remove(&self.dir.join(".terraform.lock.hcl")).map_err(disk)?;
-            &["-input=false", "-upgrade"]
-        };
-        let args: Vec<OsString> = [OsString::from("init")]
-            .into_iter()
-            .chain(merged(own, extra))
-            .collect();
-        let runs_programs = self
-            .init_runs_programs(Some(self.tool.distribution), &args)
-            .await
-            .map_err(disk)?;
-        // The notice explains why `init` takes longer, or cannot read private modules.
-        let told = runs_programs.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
-            format!(
-                "`init` may run a program of the pull request: {why}. Therefore `init` gets neither the shared \
-                 provider cache nor credentials for private modules."
-            )
-        });
-        if let Some(told) = &told {
-            self.exec.output.say(told).await;
-        }
-        let session = if runs_programs.is_some() || args.iter().any(|arg| names_packages(arg)) {
-            None
-        } else {
-            self.provider_session().await.map_err(disk)?
-        };
-        let modules = self.modules.filter(|_| runs_programs.is_none());
-        let shares = session.is_some() || modules.is_some();
-        let is_in_two = shares && self.init_may_use_backend(&args).await.map_err(disk)?;
-        let first = if is_in_two {
-            without_backend(args.clone())
-        } else {
-            args.clone()
-        };
-        let shown = self.shown(&first);
-        let cmd = self.command(first);
-        let cmd = match modules {
-            Some(access) => {
-                let before = self
-                    .variable("GIT_CONFIG_COUNT")
-                    .and_then(|count| count.to_str()?.parse().ok());
-                access.give(cmd, before.unwrap_or(0))
-            }
-            None => cmd,
-        };
-        let backend = if is_in_two {
-            InitBackend::Later
-        } else {
-            InitBackend::Now
-        };
-        let init = self.one_init(cmd, session, name.clone(), (&shown, backend));
-        let mut ended = init.await;
-        if is_in_two && ended.is_ok() {
-            ended = self.init_backend(without_upgrade(args), name).await;
-        }
-        match ended {
-            Ok(_) => Ok(String::new()),
-            Err(error) => Err(match told {
-                // The notice may explain the failure.
-                Some(told) => StepError {
-                    output: format!("{told}\n{}", error.output),
-                    ..error
-                },
-                None => error,
-            }),
-        }
-    }
-
-    /// Runs the second part of an `init`, which prepares the backend after the first one has fetched everything. Programs that
-    /// the backend names run now, so this part has nothing that a plan may not have. It fetches what is not there yet.
-    async fn init_backend(&self, args: Vec<OsString>, name: StepName) -> Result<String, StepError> {
-        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-        let data_dir = self.init_dir();
-        let fetched = data_dir.clone();
-        let before = apart(move || fetched.without_backend()).await;
-        let before = before.map_err(disk)?;
-        let output = self.tool(args, name.clone(), None).await?;
-        self.exec
-            .sandbox
-            .hand_over(self.exec.place)
-            .await
-            .map_err(disk)?;
-        let note = move || {
-            if data_dir.without_backend()? == before {
-                data_dir.note()
-            } else {
-                // The next `init` makes the directory again.
-                data_dir.forget()
-            }
-        };
-        apart(note).await.map_err(disk)?;
-        Ok(output)
-    }
-
-    /// Returns true if an `init` may prepare a backend, because of the configuration, of arguments, or of the last `init`.
-    pub(super) async fn init_may_use_backend(&self, args: &[OsString]) -> std::io::Result<bool> {
-        let args = args.iter().map(OsString::as_os_str);
-        let args: Vec<_> = args
-            .chain(self.args_of_variables())
-            .map(|arg| arg.to_string_lossy())
-            .collect();
-        if args.iter().any(|arg| arg.contains("-backend=false")) {
-            return Ok(false);
-        }
-        if args.iter().any(|arg| arg.contains("-backend-config")) || self.init_dir().has_backend() {
-            return Ok(true);
-        }
-        let dir = self.dir.to_owned();
-        apart(move || init_programs::may_have_backend(&dir)).await
-    }
-
-    fn init_dir(&self) -> DataDir {
-        let checkout = (self.exec.place.root, self.exec.hold);
-        DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
-    }
-
-    /// Runs a command that does one `init` in the directory of the project and nothing else. Files in the data
-    /// directory that no `init` has left are removed first.
-    pub(super) async fn one_init(
-        &self,
-        cmd: Cmd,
-        session: Option<CacheSession>,
-        name: StepName,
-        (shown, backend): (&str, InitBackend),
-    ) -> Result<String, StepError> {
-        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-        let data_dir = self.init_dir();
-        let old = data_dir.clone();
-        if apart(move || old.remove_changed()).await.map_err(disk)? {
-            self.exec
-                .output
-                .say(&format!(
-                    "Removed {}: it was changed after the last `init`.",
-                    self.data_dir_shown()
-                ))
-                .await;
-        }
-        if backend == InitBackend::Later {
-            let old = data_dir.clone();
-            apart(move || old.remove_backend()).await.map_err(disk)?;
-        }
-        let output = match session {
-            None => self.exec.run(cmd, name.clone(), shown, None).await?,
-            Some(session) => {
-                let cmd = cmd.envs(session.variables()).writes(session.dir());
-                let programs = ProgramObserver::begin(self.exec.hold);
-                let output = self.exec.run_init(cmd, name.clone(), shown).await?;
-                session.finish(programs).await.map_err(disk)?;
-                output
-            }
-        };
-        // Hand over before the note is written: a later change of owner would count as a change of the files.
-        self.exec
-            .sandbox
-            .hand_over(self.exec.place)
-            .await
-            .map_err(disk)?;
-        apart(move || data_dir.note()).await.map_err(disk)?;
-        self.note_modules().await;
-        Ok(output)
     }
 
     /// Reads which modules are installed, if somebody needs them. That happens right after an `init` and after each command
@@ -291,65 +98,6 @@ impl<'a> Steps<'a> {
             self.note_modules().await;
         }
         noted().unwrap_or(Ok(Vec::new()))
-    }
-
-    /// Returns the data directory as people of the repository know it.
-    fn data_dir_shown(&self) -> String {
-        let dir = self.data_dir();
-        format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
-    }
-
-    /// Returns the reason that an `init` may run a program that the pull request names, if any. Such an `init` gets
-    /// nothing that a plan may not have.
-    pub(super) async fn init_runs_programs(
-        &self,
-        tool: Option<Distribution>,
-        args: &[OsString],
-    ) -> std::io::Result<Option<String>> {
-        if let Some(name) = CONFIGURE_TOOLS
-            .iter()
-            .find(|name| self.set.contains_key(OsStr::new(name)))
-        {
-            return Ok(Some(format!("a step sets `{name}`")));
-        }
-        let args = args.iter().map(OsString::as_os_str);
-        if args
-            .chain(self.args_of_variables())
-            .any(|arg| arg.to_string_lossy().contains(FROM_MODULE))
-        {
-            return Ok(Some(format!(
-                "`{FROM_MODULE}` copies files that cannot be checked before"
-            )));
-        }
-        let dir = self.dir.to_owned();
-        apart(move || init_programs::why(&dir, tool)).await
-    }
-
-    /// Returns the arguments that variables add to `init`.
-    fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
-        ["TF_CLI_ARGS", "TF_CLI_ARGS_init"]
-            .into_iter()
-            .filter_map(|name| self.variable(name))
-    }
-
-    /// Begins a session of the provider cache for one `init`. Returns `None` if the administrator disabled the cache
-    /// or set a cache directory for all, or if the arguments say where packages come from: those packages may be of
-    /// the pull request.
-    pub(super) async fn provider_session(&self) -> std::io::Result<Option<CacheSession>> {
-        let Some(cache) = self.providers else {
-            return Ok(None);
-        };
-        if self.args_of_variables().any(names_packages) {
-            return Ok(None);
-        }
-        let place = InitPlace {
-            dir: self.dir.to_owned(),
-            data_dir: self.data_dir(),
-            lock_file_tracked: self.lock_file_tracked,
-        };
-        cache
-            .enter(place, self.variable("TF_PLUGIN_CACHE_DIR"))
-            .await
     }
 
     /// Selects the workspace of the project and creates it if it does not exist. Without a `.terraform/environment`
@@ -425,16 +173,22 @@ impl<'a> Steps<'a> {
         self.plan_is_there(name).map(|()| kept)
     }
 
-    /// Uses a plan file that no program of the run can change.
+    /// Lets built-in steps use a plan file that no program of the run can change.
     pub(in crate::workflow) fn use_plan(&mut self, kept: &'a KeptPlan) {
-        self.files.plan = kept.file();
+        self.kept_plan = Some(kept.file());
+        self.files.list = kept.dir().join("list.json");
         self.exec.place.plan = Some(kept.dir());
+    }
+
+    /// Returns the plan file for built-in steps.
+    fn plan_file(&self) -> &Path {
+        self.kept_plan.as_deref().unwrap_or(&self.files.plan)
     }
 
     /// Lists the resources of the plan file, no matter which step wrote it. Only problems that would stop any other
     /// step too are errors.
     pub(in crate::workflow) async fn list(&self) -> Result<ResourceList, StepError> {
-        if !self.files.plan.is_file() {
+        if !self.plan_file().is_file() {
             return Ok(ResourceList::NoFile);
         }
         if self.tool.version < LISTS_SINCE {
@@ -444,7 +198,7 @@ impl<'a> Steps<'a> {
         let name = StepName::new(&format!("{program} show -json"), None);
         let cmd = self
             .command(["show", "-json"].map(OsString::from).into())
-            .operands([&self.files.plan]);
+            .operands([self.plan_file()]);
         // The arguments that the administrator adds to every call are meant for output that people read.
         let cmd = cmd
             .without_env("TF_CLI_ARGS")
@@ -485,7 +239,7 @@ impl<'a> Steps<'a> {
     /// Writes the plan as JSON, for commands of the administrator.
     async fn show(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
-        let args = argv::show(&self.files.plan, extra);
+        let args = argv::show(self.plan_file(), extra);
         self.tool(args, name, Some(&self.files.show))
             .await
             .map(|_| String::new())
@@ -499,7 +253,7 @@ impl<'a> Steps<'a> {
         (file, limit): (&Path, u64),
     ) -> Result<(), StepError> {
         self.plan_is_there(name.clone())?;
-        let args = argv::show(&self.files.plan, extra);
+        let args = argv::show(self.plan_file(), extra);
         let shown = self.shown(&args);
         self.exec
             .save(self.command(args), name, &shown, file, limit)
@@ -509,7 +263,7 @@ impl<'a> Steps<'a> {
     async fn apply(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
         self.tool_reports(
-            argv::apply(&self.files.plan, extra, self.given),
+            argv::apply(self.plan_file(), extra, self.given),
             name,
             ToolReport::Applied,
         )
@@ -551,14 +305,14 @@ impl<'a> Steps<'a> {
 
     #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]
     fn plan_is_there(&self, name: StepName) -> Result<(), StepError> {
-        if self.files.plan.is_file() {
+        if self.plan_file().is_file() {
             Ok(())
         } else {
             Err(failed(name, StepFailure::NoPlan))
         }
     }
 
-    async fn tool(
+    pub(super) async fn tool(
         &self,
         args: Vec<OsString>,
         name: StepName,
@@ -581,7 +335,7 @@ impl<'a> Steps<'a> {
             .await
     }
 
-    fn command(&self, args: Vec<OsString>) -> Cmd {
+    pub(super) fn command(&self, args: Vec<OsString>) -> Cmd {
         let cmd = Cmd::new(&self.tool.program)
             .args(args)
             .dir(self.dir)
@@ -590,7 +344,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Returns the command line for people. The path of the plan file is internal, so only the file name is shown.
-    fn shown(&self, args: &[OsString]) -> String {
+    pub(super) fn shown(&self, args: &[OsString]) -> String {
         let file = |path: &Path| {
             path.file_name()
                 .unwrap_or_default()
@@ -600,8 +354,8 @@ impl<'a> Steps<'a> {
         let out = format!("-out={}", self.files.plan.display());
         let word = |arg: &OsString| {
             let text = arg.to_string_lossy();
-            if Path::new(arg) == self.files.plan {
-                file(&self.files.plan)
+            if Path::new(arg) == self.plan_file() {
+                file(self.plan_file())
             } else if text == out {
                 format!("-out={}", file(&self.files.plan))
             } else {
@@ -614,34 +368,12 @@ impl<'a> Steps<'a> {
 }
 
 /// Runs a file operation on a thread for blocking work.
-async fn apart<T: Send + 'static>(
+pub(super) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(std::io::Error::other)?
-}
-
-/// Adds the option with which `init` prepares no backend, behind all others.
-fn without_backend(mut args: Vec<OsString>) -> Vec<OsString> {
-    args.push("-backend=false".into());
-    args
-}
-
-/// Removes the option with which `init` fetches everything again.
-fn without_upgrade(mut args: Vec<OsString>) -> Vec<OsString> {
-    args.retain(|arg| {
-        let arg = arg.to_string_lossy();
-        let option = arg.trim_start_matches('-');
-        !(arg.starts_with('-') && (option == "upgrade" || option.starts_with("upgrade=")))
-    });
-    args
-}
-
-/// Returns true if arguments of `init` say where packages come from, or where the configuration itself comes from.
-fn names_packages(args: &OsStr) -> bool {
-    let args = args.to_string_lossy();
-    args.contains("-plugin-dir") || args.contains(FROM_MODULE)
 }
 
 pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use super::Steps;
-use super::builtin::{InitBackend, failed};
+use super::builtin::failed;
 use super::error::{StepError, StepFailure, StepName};
 use super::filters::filtered;
 use super::multienv::parse;
@@ -28,18 +28,8 @@ impl Steps<'_> {
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
         let ran = if is_plain_init(&step.shell, shown) {
             let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-            // The name of the program does not tell which tool runs.
-            let runs_programs = self.init_runs_programs(None, &[]).await.map_err(disk)?;
-            let words: Vec<OsString> = shown.split_whitespace().map(OsString::from).collect();
-            let session = if runs_programs.is_some()
-                || self.init_may_use_backend(&words).await.map_err(disk)?
-            {
-                None
-            } else {
-                self.provider_session().await.map_err(disk)?
-            };
-            self.one_init(cmd, session, name, (shown, InitBackend::Now))
-                .await
+            let packages = self.session_of_command(shown).await.map_err(disk)?;
+            self.one_init(cmd, packages, name, shown).await
         } else {
             self.exec.run(cmd, name, shown, None).await
         };

@@ -14,6 +14,7 @@ mod exec;
 mod expand;
 mod filters;
 mod flags;
+mod init;
 mod init_programs;
 mod multienv;
 mod plain_init;
@@ -59,6 +60,8 @@ pub(super) struct Steps<'a> {
     /// Arguments of the comment for the built-in steps.
     pub given: CommentWords<'a>,
     pub files: RunFiles,
+    /// Plan file for built-in steps that no program of the run can change; `None` while the plan is made.
+    pub kept_plan: Option<PathBuf>,
     /// Name of the workflow in messages; `None` for the built-in one.
     pub workflow: Option<&'a str>,
     /// Home directory of commands, if it is not the one of the environment.

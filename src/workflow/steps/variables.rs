@@ -140,6 +140,7 @@ impl Steps<'_> {
     pub(super) fn data_dir(&self) -> PathBuf {
         self.dir.join(
             self.variable("TF_DATA_DIR")
+                .filter(|dir| !dir.is_empty())
                 .unwrap_or(OsStr::new(".terraform")),
         )
     }

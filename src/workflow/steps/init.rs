@@ -1,0 +1,520 @@
+//! Runs `init`: the built-in step, and commands of the administrator that are an `init` and nothing else.
+//!
+//! An `init` may have two things that no plan may have: the cache of providers, which all owners share, and credentials for
+//! private modules. So nothing of the pull request may run in it, or have a say in what it leaves for others:
+//!
+//! - If the configuration names a program in another way than by a backend ([`init_programs`]), it gets neither.
+//! - A backend can name programs as well, and most configurations have one. So the `init` runs in two parts. The first one
+//!   fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The second
+//!   one prepares the backend, with nothing that a plan may not have.
+//! - Projects of a pull request share a checkout and run at the same time. If one of their programs ran since before the
+//!   configuration was looked at, fetched packages stay with the project ([`ProgramObserver`]).
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::builtin::{apart, failed, remove};
+use super::error::{StepError, StepFailure, StepName};
+use super::flags::merged;
+use super::{Steps, init_programs};
+use crate::git::ModuleAccess;
+use crate::model::Distribution;
+use crate::process::Cmd;
+use crate::workflow::data_dir::DataDir;
+use crate::workflow::running::ProgramObserver;
+use crate::workflow::{CacheSession, InitPlace, beneath};
+
+/// Variables that decide which programs the tool runs and where it gets packages from. An `env` step can set them.
+const CONFIGURE_TOOLS: [&str; 5] = [
+    "TF_CLI_CONFIG_FILE",
+    "TERRAFORM_CONFIG",
+    "TF_ENCRYPTION",
+    "HOME",
+    "XDG_CONFIG_HOME",
+];
+
+/// Option that makes `init` fetch a configuration first.
+const FROM_MODULE: &str = "-from-module";
+
+/// Options whose value can be a word of its own.
+const WITH_VALUE: [&str; 8] = [
+    "backend-config",
+    "from-module",
+    "lock-timeout",
+    "lockfile",
+    "plugin-dir",
+    "test-directory",
+    "var",
+    "var-file",
+];
+
+const LOCK_FILE: &str = ".terraform.lock.hcl";
+
+/// Maximum size of a lock file in bytes. Those of large projects have some 100 KB.
+const MAX_LOCK_FILE: u64 = 4 << 20;
+
+/// A session of the cache, with an observer that is older than all checks of the configuration.
+pub(super) struct SharedPackages {
+    session: CacheSession,
+    programs: ProgramObserver,
+}
+
+impl Steps<'_> {
+    /// Runs `init`. Its output matters only if it fails. A lock file that is not part of the repository was left by
+    /// an earlier `init` and would pin old providers, so it is removed first.
+    pub(super) async fn init(
+        &self,
+        extra: Vec<OsString>,
+        name: StepName,
+    ) -> Result<String, StepError> {
+        let programs = ProgramObserver::begin(self.exec.hold);
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let own: &[&str] = if self.lock_file_tracked {
+            &["-input=false"]
+        } else {
+            remove(&self.dir.join(LOCK_FILE)).map_err(disk)?;
+            &["-input=false", "-upgrade"]
+        };
+        let args: Vec<OsString> = [OsString::from("init")]
+            .into_iter()
+            .chain(merged(own, extra))
+            .collect();
+        let why_alone = self
+            .init_runs_programs(Some(self.tool.distribution), &args)
+            .await
+            .map_err(disk)?;
+        // The notice explains why `init` takes longer, or cannot read private modules.
+        let told = why_alone.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
+            format!(
+                "`init` may run a program of the pull request: {why}. Therefore `init` gets neither the shared \
+                 provider cache nor credentials for private modules."
+            )
+        });
+        if let Some(told) = &told {
+            self.exec.output.say(told).await;
+        }
+        let may_share = why_alone.is_none();
+        let packages = if !may_share || args.iter().any(|arg| names_packages(arg)) {
+            None
+        } else {
+            self.provider_session(programs).await.map_err(disk)?
+        };
+        let modules = self.modules.filter(|_| may_share);
+        let shares = packages.is_some() || modules.is_some();
+        let ended = if shares && self.may_have_backend(&args).await.map_err(disk)? {
+            self.init_in_two(args, (packages, modules), name).await
+        } else {
+            let shown = self.shown(&args);
+            let cmd = self.with_modules(self.command(args), modules);
+            self.one_init(cmd, packages, name, &shown).await
+        };
+        match ended {
+            Ok(_) => Ok(String::new()),
+            Err(error) => Err(match told {
+                // The notice may explain the failure.
+                Some(told) => StepError {
+                    output: format!("{told}\n{}", error.output),
+                    ..error
+                },
+                None => error,
+            }),
+        }
+    }
+
+    /// Runs an `init` that fetches, and one that prepares the backend.
+    async fn init_in_two(
+        &self,
+        args: Vec<OsString>,
+        (packages, modules): (Option<SharedPackages>, Option<&ModuleAccess>),
+        name: StepName,
+    ) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let data_dir = self.init_dir();
+        self.remove_changed(&data_dir).await.map_err(disk)?;
+        let (old, dir) = (data_dir.clone(), self.dir.to_owned());
+        let lock_file = apart(move || {
+            old.remove_backend()?;
+            beneath::read(&dir, Path::new(LOCK_FILE), MAX_LOCK_FILE)
+        });
+        let lock_file = lock_file.await.map_err(disk)?;
+        let is_read_only = args.iter().any(|arg| is_option(arg, "lockfile"));
+        let first = fetching(&args);
+        let shown = self.shown(&first);
+        let cmd = self.with_modules(self.command(first), modules);
+        self.one_init(cmd, packages, name.clone(), &shown).await?;
+        if let Some(before) = lock_file.filter(|_| self.lock_file_tracked) {
+            // Without the backend, `init` does not know which providers the state needs.
+            let dir = self.dir.to_owned();
+            let put_back = move || keep_lock_file(&dir, &before, is_read_only);
+            apart(put_back).await.map_err(disk)?;
+        }
+        self.init_backend(self.preparing(args), data_dir, name)
+            .await
+    }
+
+    /// Runs the second part. Programs that the backend names run now. What the first part has left is noted only if it is
+    /// unchanged.
+    async fn init_backend(
+        &self,
+        args: Vec<OsString>,
+        data_dir: DataDir,
+        name: StepName,
+    ) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let fetched = data_dir.clone();
+        let before = apart(move || fetched.without_backend()).await;
+        let before = before.map_err(disk)?;
+        let output = self.tool(args, name.clone(), None).await?;
+        self.exec
+            .sandbox
+            .hand_over(self.exec.place)
+            .await
+            .map_err(disk)?;
+        let note = move || {
+            if data_dir.without_backend()? == before {
+                data_dir.note()
+            } else {
+                // The next `init` makes the directory again.
+                data_dir.forget()
+            }
+        };
+        apart(note).await.map_err(disk)?;
+        Ok(output)
+    }
+
+    /// Returns the session for a command of the administrator that is one `init` and nothing else. The name of the program
+    /// does not tell which tool runs, and the command cannot run in two parts.
+    pub(super) async fn session_of_command(
+        &self,
+        command: &str,
+    ) -> io::Result<Option<SharedPackages>> {
+        let programs = ProgramObserver::begin(self.exec.hold);
+        let words: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
+        if self.init_runs_programs(None, &[]).await?.is_some()
+            || self.may_have_backend(&words).await?
+        {
+            return Ok(None);
+        }
+        self.provider_session(programs).await
+    }
+
+    /// Runs a command that does one `init` in the directory of the project and nothing else. Files in the data
+    /// directory that no `init` has left are removed first.
+    pub(super) async fn one_init(
+        &self,
+        cmd: Cmd,
+        packages: Option<SharedPackages>,
+        name: StepName,
+        shown: &str,
+    ) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let data_dir = self.init_dir();
+        self.remove_changed(&data_dir).await.map_err(disk)?;
+        let output = match packages {
+            None => self.exec.run(cmd, name.clone(), shown, None).await?,
+            Some(SharedPackages { session, programs }) => {
+                let cmd = cmd.envs(session.variables()).writes(session.dir());
+                let output = self.exec.run_init(cmd, name.clone(), shown).await?;
+                session.finish(programs).await.map_err(disk)?;
+                output
+            }
+        };
+        // Hand over before the note is written: a later change of owner would count as a change of the files.
+        self.exec
+            .sandbox
+            .hand_over(self.exec.place)
+            .await
+            .map_err(disk)?;
+        apart(move || data_dir.note()).await.map_err(disk)?;
+        self.note_modules().await;
+        Ok(output)
+    }
+
+    async fn remove_changed(&self, data_dir: &DataDir) -> io::Result<()> {
+        let old = data_dir.clone();
+        if apart(move || old.remove_changed()).await? {
+            let line = format!(
+                "Removed {}: it was changed after the last `init`.",
+                self.data_dir_shown()
+            );
+            self.exec.output.say(&line).await;
+        }
+        Ok(())
+    }
+
+    fn init_dir(&self) -> DataDir {
+        let checkout = (self.exec.place.root, self.dir, self.exec.hold);
+        DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
+    }
+
+    fn with_modules(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
+        let Some(access) = modules else {
+            return cmd;
+        };
+        let before = self
+            .variable("GIT_CONFIG_COUNT")
+            .and_then(|count| count.to_str()?.parse().ok());
+        access.give(cmd, before.unwrap_or(0))
+    }
+
+    /// Returns the data directory as people of the repository know it.
+    fn data_dir_shown(&self) -> String {
+        let dir = self.data_dir();
+        format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
+    }
+
+    /// Returns the reason that an `init` may run a program that the pull request names in another way than by a backend, if
+    /// any, or that it cannot be told. Such an `init` gets nothing that a plan may not have.
+    async fn init_runs_programs(
+        &self,
+        tool: Option<Distribution>,
+        args: &[OsString],
+    ) -> io::Result<Option<String>> {
+        if let Some(name) = CONFIGURE_TOOLS
+            .iter()
+            .find(|name| self.set.contains_key(OsStr::new(name)))
+        {
+            return Ok(Some(format!("a step sets `{name}`")));
+        }
+        let texts = args.iter().map(OsString::as_os_str);
+        if texts
+            .chain(self.args_of_variables())
+            .any(|arg| arg.to_string_lossy().contains(FROM_MODULE))
+        {
+            return Ok(Some(format!(
+                "`{FROM_MODULE}` copies files that cannot be checked before"
+            )));
+        }
+        if let Some(word) = operand(args) {
+            return Ok(Some(format!(
+                "the argument `{}` can name another directory",
+                word.to_string_lossy().escape_debug()
+            )));
+        }
+        if self
+            .args_of_variables()
+            .any(|arg| arg.to_string_lossy().contains("-cloud"))
+        {
+            return Ok(Some(
+                "a variable with arguments has `-cloud`, so the backend cannot be prepared alone"
+                    .to_owned(),
+            ));
+        }
+        if !self.init_dir().is_in_checkout() {
+            return Ok(Some(
+                "`TF_DATA_DIR` is outside of the checkout, where nothing is removed".to_owned(),
+            ));
+        }
+        let dir = self.dir.to_owned();
+        apart(move || init_programs::why(&dir, tool)).await
+    }
+
+    /// Returns true if an `init` may prepare a backend, because of the configuration, of arguments, or of the last `init`.
+    async fn may_have_backend(&self, args: &[OsString]) -> io::Result<bool> {
+        let args = args.iter().map(OsString::as_os_str);
+        let mut args = args.chain(self.args_of_variables());
+        if args.any(|arg| arg.to_string_lossy().contains("-backend")) {
+            return Ok(true);
+        }
+        let (dir, data_dir) = (self.dir.to_owned(), self.init_dir());
+        apart(move || Ok(data_dir.has_backend() || init_programs::may_have_backend(&dir)?)).await
+    }
+
+    /// Returns the arguments that variables add to `init`.
+    fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
+        ["TF_CLI_ARGS", "TF_CLI_ARGS_init"]
+            .into_iter()
+            .filter_map(|name| self.variable(name))
+    }
+
+    /// Returns the arguments of the second part, which fetches nothing again.
+    fn preparing(&self, mut args: Vec<OsString>) -> Vec<OsString> {
+        args.retain(|arg| !is_option(arg, "upgrade"));
+        if self
+            .args_of_variables()
+            .any(|arg| arg.to_string_lossy().contains("-upgrade"))
+        {
+            args.push("-upgrade=false".into());
+        }
+        args
+    }
+
+    /// Begins a session of the provider cache for one `init`. Returns `None` if the administrator disabled the cache
+    /// or set a cache directory for all, or if the arguments say where packages come from: those packages may be of
+    /// the pull request.
+    async fn provider_session(
+        &self,
+        programs: ProgramObserver,
+    ) -> io::Result<Option<SharedPackages>> {
+        let Some(cache) = self.providers else {
+            return Ok(None);
+        };
+        if self.args_of_variables().any(names_packages) {
+            return Ok(None);
+        }
+        let place = InitPlace {
+            dir: self.dir.to_owned(),
+            data_dir: self.data_dir(),
+            lock_file_tracked: self.lock_file_tracked,
+        };
+        let session = cache
+            .enter(place, self.variable("TF_PLUGIN_CACHE_DIR"))
+            .await?;
+        Ok(session.map(|session| SharedPackages { session, programs }))
+    }
+}
+
+/// Returns the arguments of the first part. The last option counts. Left out are `-cloud`, which contradicts it, and
+/// `-lockfile`, which would refuse what the second part puts right.
+fn fetching(args: &[OsString]) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "-lockfile" || arg == "--lockfile" {
+            // Its value is the next word.
+            args.next();
+        } else if !is_option(arg, "lockfile") && !is_option(arg, "cloud") {
+            kept.push(arg.clone());
+        }
+    }
+    kept.push("-backend=false".into());
+    kept
+}
+
+/// Returns true for an option with or without a value, such as `-upgrade` and `--upgrade=true`.
+fn is_option(arg: &OsStr, name: &str) -> bool {
+    let arg = arg.to_string_lossy();
+    let option = arg.strip_prefix('-').unwrap_or_default();
+    let option = option.strip_prefix('-').unwrap_or(option);
+    option
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+}
+
+/// Returns the first argument behind `init` that is neither an option nor the value of one.
+fn operand(args: &[OsString]) -> Option<&OsStr> {
+    let mut is_value = true;
+    for arg in args {
+        let is_free = !is_value && !arg.to_string_lossy().starts_with('-');
+        if is_free || arg == "--" {
+            return Some(arg);
+        }
+        is_value = WITH_VALUE.iter().any(|name| {
+            let text = arg.to_string_lossy();
+            is_option(arg, name) && !text.contains('=')
+        });
+    }
+    None
+}
+
+/// Returns true if arguments of `init` say where packages come from, or where the configuration itself comes from.
+fn names_packages(args: &OsStr) -> bool {
+    let args = args.to_string_lossy();
+    args.contains("-plugin-dir") || args.contains(FROM_MODULE)
+}
+
+/// Puts a lock file back from which an `init` has removed providers, or that it was not to change.
+fn keep_lock_file(dir: &Path, before: &str, is_read_only: bool) -> io::Result<()> {
+    let now = beneath::read(dir, Path::new(LOCK_FILE), MAX_LOCK_FILE)?;
+    let now = now.unwrap_or_default();
+    let has_lost = || !providers(before).is_subset(&providers(&now));
+    if now == before || !(is_read_only || has_lost()) {
+        return Ok(());
+    }
+    let (parent, name) = beneath::open_parent(dir, Path::new(LOCK_FILE))?;
+    let flags = OFlag::O_WRONLY
+        | OFlag::O_CREAT
+        | OFlag::O_TRUNC
+        | OFlag::O_NOFOLLOW
+        | OFlag::O_NONBLOCK
+        | OFlag::O_CLOEXEC;
+    let file = openat(
+        &parent,
+        name.as_os_str(),
+        flags,
+        Mode::from_bits_truncate(0o644),
+    )?;
+    File::from(file).write_all(before.as_bytes())
+}
+
+/// Returns the lines with which the blocks of providers begin.
+fn providers(lock_file: &str) -> BTreeSet<&str> {
+    let lines = lock_file.lines().map(str::trim);
+    lines.filter(|line| line.starts_with("provider ")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_first_part_has_no_backend_whatever_the_arguments_say() {
+        for (given, expected) in [
+            (
+                "init -input=false -upgrade",
+                "init -input=false -upgrade -backend=false",
+            ),
+            (
+                "init -backend=true -backend-config=key=x-backend=false",
+                "init -backend=true -backend-config=key=x-backend=false -backend=false",
+            ),
+            (
+                "init --cloud=false -lockfile=readonly",
+                "init -backend=false",
+            ),
+            (
+                "init -lockfile readonly -upgrade",
+                "init -upgrade -backend=false",
+            ),
+        ] {
+            assert_eq!(fetching(&words(given)), words(expected), "{given}");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_is_no_option_can_be_a_directory() {
+        for (given, expected) in [
+            ("init -input=false", None),
+            ("init -backend-config prod.hcl -upgrade", None),
+            ("init ../other", Some("../other")),
+            ("init -upgrade ../other", Some("../other")),
+            ("init -backend-config=prod.hcl other", Some("other")),
+            ("init --", Some("--")),
+        ] {
+            let found = operand(&words(given)).map(|word| word.to_str().unwrap().to_owned());
+            assert_eq!(found.as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_lock_file_keeps_its_providers() {
+        const BOTH: &str = "provider \"x/y/aws\" {\n}\n\nprovider \"x/y/null\" {\n}\n";
+        const ONE: &str = "provider \"x/y/aws\" {\n}\n";
+        const MORE: &str = "provider \"x/y/aws\" {\n}\nprovider \"x/y/tls\" {\n}\n";
+        for (before, after, is_read_only, expected) in [
+            (BOTH, ONE, false, BOTH),
+            (ONE, MORE, false, MORE),
+            (ONE, MORE, true, ONE),
+            (BOTH, BOTH, true, BOTH),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join(LOCK_FILE);
+            std::fs::write(&file, after).unwrap();
+            keep_lock_file(dir.path(), before, is_read_only).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", dir.path().join(LOCK_FILE)).unwrap();
+        assert!(keep_lock_file(dir.path(), ONE, true).is_err());
+    }
+}

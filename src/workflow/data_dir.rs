@@ -19,7 +19,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -147,11 +147,33 @@ impl DataDir {
 
     /// Returns true if the directory is in the checkout, so that it can be made again.
     pub fn is_in_checkout(&self) -> bool {
-        matches!(self.in_checkout(), Ok(Some(_)))
+        match self.in_checkout() {
+            Ok(found) => found.is_some(),
+            Err(error) => error.kind() == ErrorKind::NotFound && self.will_be_in_checkout(),
+        }
+    }
+
+    /// Returns true if an `init` would make the directory, with those above it, in the checkout.
+    fn will_be_in_checkout(&self) -> bool {
+        let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+        let Some(above) = self.dir.ancestors().find(is_there) else {
+            return false;
+        };
+        let (Ok(root), Ok(found)) = (self.root.canonicalize(), above.canonicalize()) else {
+            return false;
+        };
+        let below = self.dir.strip_prefix(above).unwrap_or(&self.dir);
+        found.starts_with(root)
+            && below
+                .components()
+                .all(|part| matches!(part, Component::Normal(_)))
     }
 
     /// Removes the backend of an earlier `init`. An `init` without a backend would load it.
     pub fn remove_backend(&self) -> Result<()> {
+        if !self.has_backend() {
+            return Ok(());
+        }
         let Some((parent, name)) = self.in_checkout()? else {
             return Ok(());
         };
@@ -423,6 +445,31 @@ mod tests {
         symlink(&outside, &data_dir.dir).unwrap();
         assert!(data_dir.remove_changed().unwrap());
         assert!(outside.join("modules/m/run.sh").exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_in_the_checkout_if_init_makes_it_there() {
+        let (top, data_dir) = noted();
+        let root = data_dir.root.clone();
+        fs::create_dir(top.path().join("outside")).unwrap();
+        symlink(top.path().join("outside"), root.join("link")).unwrap();
+        symlink(top.path().join("nowhere"), root.join("dangling")).unwrap();
+        for (dir, expected) in [
+            (".cache/tf", true),
+            (".cache/../../tf", false),
+            ("link/new/tf", false),
+            ("dangling/tf", false),
+            ("/nowhere/tf", false),
+        ] {
+            let chosen = DataDir {
+                dir: root.join(dir),
+                ..data_dir.clone()
+            };
+            assert_eq!(chosen.is_in_checkout(), expected, "{dir}");
+            if expected {
+                chosen.remove_backend().unwrap();
+            }
+        }
     }
 
     #[test]

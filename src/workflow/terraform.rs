@@ -192,13 +192,12 @@ impl Terraform {
         let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
         let deadline = Deadline::after(place.timeout);
         let of_stage = (setup, &*environment);
-        let kept;
         let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let modules = steps.modules_used().await;
         // Everything from here on sees these bytes, which are stored: nobody can exchange the plan after it was read.
         let file = scratch::read(RunFiles::within(scratch.dir()).plan, MAX_PLAN).await?;
-        kept = self.kept(file.as_deref(), setup).await?;
+        let kept = self.kept(file.as_deref(), setup).await?;
         if let Some(kept) = &kept {
             steps.use_plan(kept);
         }
@@ -431,6 +430,7 @@ impl Terraform {
             given: place.given,
             files: RunFiles::within(scratch.dir()),
             kept_plan: None,
+            origin: place.workflow.origin,
             workflow: (*place.workflow != *Workflow::builtin())
                 .then_some(place.workflow.name.as_str()),
             home: None,

@@ -124,7 +124,8 @@ async fn run(
     // A plan that the end of the server interrupted is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let given = HookFacts::of(&command.target, &command.extra_args);
-    let work = match projects::select(cx, wanted, given).await {
+    // Boxed, because the future is large.
+    let work = match Box::pin(projects::select(cx, wanted, given)).await {
         Ok(work) => work,
         Err(stop) => return refused(cx, stop.into_reply()?, wanted).await,
     };

@@ -49,7 +49,8 @@ impl<'a> Steps<'a> {
         let extra = self.expanded(extra);
         let text = match step {
             Builtin::Plan => return self.plan(extra, name).await,
-            Builtin::Init => self.init(extra, name).await,
+            // Boxed: its future holds two programs, and all futures around it would become larger.
+            Builtin::Init => Box::pin(self.init(extra, name)).await,
             Builtin::Show => self.show(extra, name).await,
             Builtin::Apply => self.apply(extra, name).await,
             Builtin::Import => {
@@ -290,6 +291,7 @@ impl<'a> Steps<'a> {
             })
         );
         let output = ended?;
+        self.kept_plan = None;
         remove(&self.files.plan).map_err(|error| failed(name, StepFailure::Disk(error)))?;
         Ok(output)
     }

@@ -2,12 +2,14 @@
 //! the configuration and is passed to the shell unchanged.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::Steps;
-use super::builtin::failed;
+use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::filters::filtered;
 use super::multienv::parse;
@@ -26,10 +28,12 @@ impl Steps<'_> {
         name: StepName,
     ) -> Result<String, StepError> {
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
+        self.renew_plan(&name).await?;
         let ran = if is_plain_init(&step.shell, shown) {
             let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+            self.remove_changed().await.map_err(disk)?;
             let packages = self.session_of_command(shown).await.map_err(disk)?;
-            self.one_init(cmd, packages, name, shown).await
+            Box::pin(self.one_init(cmd, packages, name, shown)).await
         } else {
             self.exec.run(cmd, name, shown, None).await
         };
@@ -99,6 +103,7 @@ impl Steps<'_> {
         name: StepName,
     ) -> Result<Vec<u8>, StepError> {
         let file = &self.files.captured;
+        self.renew_plan(&name).await?;
         self.exec
             .run(
                 self.shell(shell, command),
@@ -116,6 +121,31 @@ impl Steps<'_> {
             }
             None => Err(failed(name, StepFailure::Long(VALUE_BYTES))),
         }
+    }
+
+    /// Writes the copy of the plan file for commands again. Programs that ran since, such as one that a backend names, could
+    /// change it. What a command wrote there is lost on purpose: the plan that people have seen is applied, and no other.
+    async fn renew_plan(&self, name: &StepName) -> Result<(), StepError> {
+        let Some(kept) = self.kept_plan.clone() else {
+            return Ok(());
+        };
+        let copy = self.files.plan.clone();
+        if copy == kept {
+            return Ok(());
+        }
+        let renewing = move || {
+            remove(&copy)?;
+            let mut from = File::open(kept)?;
+            let mut to = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(copy)?;
+            io::copy(&mut from, &mut to).map(drop)
+        };
+        apart(renewing)
+            .await
+            .map_err(|error| failed(name.clone(), StepFailure::Disk(error)))
     }
 
     pub(super) fn shell(&self, shell: &Shell, command: &str) -> Cmd {

@@ -259,6 +259,7 @@ pub(super) struct EndedProgram {
 
 impl EndedProgram {
     /// Returns the output, and true if it contains the report that was looked for.
+    #[expect(clippy::result_large_err, reason = "the callers return the same error")]
     fn output(self, name: StepName) -> Result<(KeptOutput, bool), StepError> {
         match self.failure {
             None => Ok((self.kept, self.is_reported)),

@@ -16,13 +16,16 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
 use super::{Steps, init_programs};
+use crate::config::workflow::WorkflowOrigin;
 use crate::git::ModuleAccess;
 use crate::model::Distribution;
 use crate::process::Cmd;
@@ -38,6 +41,9 @@ const CONFIGURE_TOOLS: [&str; 5] = [
     "HOME",
     "XDG_CONFIG_HOME",
 ];
+
+/// Variables with arguments for `init`.
+const ARGUMENTS: [&str; 2] = ["TF_CLI_ARGS", "TF_CLI_ARGS_init"];
 
 /// Option that makes `init` fetch a configuration first.
 const FROM_MODULE: &str = "-from-module";
@@ -99,6 +105,7 @@ impl Steps<'_> {
         if let Some(told) = &told {
             self.exec.output.say(told).await;
         }
+        self.remove_changed().await.map_err(disk)?;
         let may_share = why_alone.is_none();
         let packages = if !may_share || args.iter().any(|arg| names_packages(arg)) {
             None
@@ -108,11 +115,11 @@ impl Steps<'_> {
         let modules = self.modules.filter(|_| may_share);
         let shares = packages.is_some() || modules.is_some();
         let ended = if shares && self.may_have_backend(&args).await.map_err(disk)? {
-            self.init_in_two(args, (packages, modules), name).await
+            Box::pin(self.init_in_two(args, (packages, modules), name)).await
         } else {
             let shown = self.shown(&args);
             let cmd = self.with_modules(self.command(args), modules);
-            self.one_init(cmd, packages, name, &shown).await
+            Box::pin(self.one_init(cmd, packages, name, &shown)).await
         };
         match ended {
             Ok(_) => Ok(String::new()),
@@ -136,26 +143,42 @@ impl Steps<'_> {
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let data_dir = self.init_dir();
-        self.remove_changed(&data_dir).await.map_err(disk)?;
         let (old, dir) = (data_dir.clone(), self.dir.to_owned());
         let lock_file = apart(move || {
             old.remove_backend()?;
-            beneath::read(&dir, Path::new(LOCK_FILE), MAX_LOCK_FILE)
+            // What is no plain file, the tool may refuse or use.
+            Ok(beneath::read(&dir, Path::new(LOCK_FILE), MAX_LOCK_FILE).unwrap_or_default())
         });
         let lock_file = lock_file.await.map_err(disk)?;
+        let lock_file = lock_file.filter(|_| self.lock_file_tracked);
         let is_read_only = args.iter().any(|arg| is_option(arg, "lockfile"));
         let first = fetching(&args);
         let shown = self.shown(&first);
         let cmd = self.with_modules(self.command(first), modules);
-        self.one_init(cmd, packages, name.clone(), &shown).await?;
-        if let Some(before) = lock_file.filter(|_| self.lock_file_tracked) {
+        Box::pin(self.one_init(cmd, packages, name.clone(), &shown)).await?;
+        if let Some(before) = lock_file.clone() {
             // Without the backend, `init` does not know which providers the state needs.
             let dir = self.dir.to_owned();
-            let put_back = move || keep_lock_file(&dir, &before, is_read_only);
+            let put_back = move || {
+                let now = read_lock_file(&dir)?;
+                if is_incomplete(&before, &now, is_read_only) {
+                    put_lock_file(&dir, &before)?;
+                }
+                Ok(())
+            };
             apart(put_back).await.map_err(disk)?;
         }
-        self.init_backend(self.preparing(args), data_dir, name)
-            .await
+        let ended = self
+            .init_backend(self.preparing(args), data_dir, name.clone())
+            .await;
+        if let Some(before) = lock_file.filter(|_| is_read_only) {
+            // The first part was allowed to add checksums, which the second one needs.
+            let dir = self.dir.to_owned();
+            apart(move || put_lock_file(&dir, &before))
+                .await
+                .map_err(|error| failed(name, StepFailure::Disk(error)))?;
+        }
+        ended
     }
 
     /// Runs the second part. Programs that the backend names run now. What the first part has left is noted only if it is
@@ -204,8 +227,8 @@ impl Steps<'_> {
         self.provider_session(programs).await
     }
 
-    /// Runs a command that does one `init` in the directory of the project and nothing else. Files in the data
-    /// directory that no `init` has left are removed first.
+    /// Runs a command that does one `init` in the directory of the project and nothing else. The caller has called
+    /// [`Self::remove_changed`].
     pub(super) async fn one_init(
         &self,
         cmd: Cmd,
@@ -215,7 +238,6 @@ impl Steps<'_> {
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let data_dir = self.init_dir();
-        self.remove_changed(&data_dir).await.map_err(disk)?;
         let output = match packages {
             None => self.exec.run(cmd, name.clone(), shown, None).await?,
             Some(SharedPackages { session, programs }) => {
@@ -236,8 +258,9 @@ impl Steps<'_> {
         Ok(output)
     }
 
-    async fn remove_changed(&self, data_dir: &DataDir) -> io::Result<()> {
-        let old = data_dir.clone();
+    /// Removes a data directory that is not as an `init` has left it.
+    pub(super) async fn remove_changed(&self) -> io::Result<()> {
+        let old = self.init_dir();
         if apart(move || old.remove_changed()).await? {
             let line = format!(
                 "Removed {}: it was changed after the last `init`.",
@@ -281,6 +304,21 @@ impl Steps<'_> {
             .find(|name| self.set.contains_key(OsStr::new(name)))
         {
             return Ok(Some(format!("a step sets `{name}`")));
+        }
+        if let Some(name) = self.set_by_repository() {
+            return Ok(Some(format!(
+                "the workflow of the repository sets `{}`",
+                name.to_string_lossy().escape_debug()
+            )));
+        }
+        if let Some(name) = ARGUMENTS.iter().find(|name| {
+            self.set
+                .get(OsStr::new(name))
+                .is_some_and(|args| !are_plain(args))
+        }) {
+            return Ok(Some(format!(
+                "a step sets `{name}` to words that are not options, or have quotes"
+            )));
         }
         let texts = args.iter().map(OsString::as_os_str);
         if texts
@@ -326,11 +364,19 @@ impl Steps<'_> {
         apart(move || Ok(data_dir.has_backend() || init_programs::may_have_backend(&dir)?)).await
     }
 
+    /// Returns a variable, other than those of the configuration, that a workflow of the repository sets. With many, such as
+    /// `PATH` and `HTTPS_PROXY`, the pull request decides what runs in an `init` and where packages come from.
+    fn set_by_repository(&self) -> Option<&OsStr> {
+        let is_own = self.origin == WorkflowOrigin::Repository;
+        let mut names = self.set.keys().filter(|_| is_own);
+        names
+            .find(|name| !name.as_encoded_bytes().starts_with(b"TF_VAR_"))
+            .map(OsString::as_os_str)
+    }
+
     /// Returns the arguments that variables add to `init`.
     fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
-        ["TF_CLI_ARGS", "TF_CLI_ARGS_init"]
-            .into_iter()
-            .filter_map(|name| self.variable(name))
+        ARGUMENTS.into_iter().filter_map(|name| self.variable(name))
     }
 
     /// Returns the arguments of the second part, which fetches nothing again.
@@ -402,7 +448,7 @@ fn operand(args: &[OsString]) -> Option<&OsStr> {
     let mut is_value = true;
     for arg in args {
         let is_free = !is_value && !arg.to_string_lossy().starts_with('-');
-        if is_free || arg == "--" {
+        if is_free || arg == "-" || arg == "--" {
             return Some(arg);
         }
         is_value = WITH_VALUE.iter().any(|name| {
@@ -413,40 +459,53 @@ fn operand(args: &[OsString]) -> Option<&OsStr> {
     None
 }
 
+/// Returns true if the tool reads the arguments of a variable as they stand: as options without quotes.
+fn are_plain(args: &OsStr) -> bool {
+    args.to_str().is_some_and(|args| {
+        let is_option = |word: &str| word.starts_with('-') && word != "-" && word != "--";
+        !args.contains(['\'', '"', '\\', '`', '$', '#']) && args.split_whitespace().all(is_option)
+    })
+}
+
 /// Returns true if arguments of `init` say where packages come from, or where the configuration itself comes from.
 fn names_packages(args: &OsStr) -> bool {
     let args = args.to_string_lossy();
     args.contains("-plugin-dir") || args.contains(FROM_MODULE)
 }
 
-/// Puts a lock file back from which an `init` has removed providers, or that it was not to change.
-fn keep_lock_file(dir: &Path, before: &str, is_read_only: bool) -> io::Result<()> {
-    let now = beneath::read(dir, Path::new(LOCK_FILE), MAX_LOCK_FILE)?;
-    let now = now.unwrap_or_default();
-    let has_lost = || !providers(before).is_subset(&providers(&now));
-    if now == before || !(is_read_only || has_lost()) {
-        return Ok(());
-    }
+fn read_lock_file(dir: &Path) -> io::Result<String> {
+    beneath::read(dir, Path::new(LOCK_FILE), MAX_LOCK_FILE).map(Option::unwrap_or_default)
+}
+
+/// Returns true if a lock file lacks providers that it had, or if it was not to be changed and others were selected.
+fn is_incomplete(before: &str, now: &str, is_read_only: bool) -> bool {
+    let has_lost = !providers(before).is_subset(&providers(now));
+    has_lost || is_read_only && !selections(before).eq(selections(now))
+}
+
+/// Writes a lock file. A link in its place is replaced.
+fn put_lock_file(dir: &Path, text: &str) -> io::Result<()> {
     let (parent, name) = beneath::open_parent(dir, Path::new(LOCK_FILE))?;
-    let flags = OFlag::O_WRONLY
-        | OFlag::O_CREAT
-        | OFlag::O_TRUNC
-        | OFlag::O_NOFOLLOW
-        | OFlag::O_NONBLOCK
-        | OFlag::O_CLOEXEC;
-    let file = openat(
-        &parent,
-        name.as_os_str(),
-        flags,
-        Mode::from_bits_truncate(0o644),
-    )?;
-    File::from(file).write_all(before.as_bytes())
+    match unlinkat(&parent, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    let mode = Mode::from_bits_truncate(0o644);
+    let file = openat(&parent, name.as_os_str(), flags, mode)?;
+    File::from(file).write_all(text.as_bytes())
 }
 
 /// Returns the lines with which the blocks of providers begin.
 fn providers(lock_file: &str) -> BTreeSet<&str> {
     let lines = lock_file.lines().map(str::trim);
     lines.filter(|line| line.starts_with("provider ")).collect()
+}
+
+/// Returns the lines with providers and their versions, in order.
+fn selections(lock_file: &str) -> impl Iterator<Item = &str> {
+    let lines = lock_file.lines().map(str::trim);
+    lines.filter(|line| line.starts_with("provider ") || line.starts_with("version "))
 }
 
 #[cfg(test)]
@@ -490,9 +549,26 @@ mod tests {
             ("init -upgrade ../other", Some("../other")),
             ("init -backend-config=prod.hcl other", Some("other")),
             ("init --", Some("--")),
+            ("init -upgrade -", Some("-")),
         ] {
             let found = operand(&words(given)).map(|word| word.to_str().unwrap().to_owned());
             assert_eq!(found.as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_a_variable_hide_nothing() {
+        for (given, expected) in [
+            ("", true),
+            ("-no-color -upgrade=false", true),
+            ("-plug\"in-dir\"=./m", false),
+            ("-from-m\\odule=x", false),
+            ("-cl'oud'=true", false),
+            ("-backend-config prod.hcl", false),
+            ("--", false),
+            ("-upgrade -", false),
+        ] {
+            assert_eq!(are_plain(OsStr::new(given)), expected, "{given}");
         }
     }
 
@@ -501,20 +577,33 @@ mod tests {
         const BOTH: &str = "provider \"x/y/aws\" {\n}\n\nprovider \"x/y/null\" {\n}\n";
         const ONE: &str = "provider \"x/y/aws\" {\n}\n";
         const MORE: &str = "provider \"x/y/aws\" {\n}\nprovider \"x/y/tls\" {\n}\n";
-        for (before, after, is_read_only, expected) in [
-            (BOTH, ONE, false, BOTH),
-            (ONE, MORE, false, MORE),
-            (ONE, MORE, true, ONE),
-            (BOTH, BOTH, true, BOTH),
+        const NEWER: &str = "provider \"x/y/aws\" {\n  version = \"2.0.0\"\n}\n";
+        const WITH_HASHES: &str = "provider \"x/y/aws\" {\n  hashes = [\n    \"h1:x\",\n  ]\n}\n";
+        for (before, now, is_read_only, expected) in [
+            (BOTH, ONE, false, true),
+            (ONE, MORE, false, false),
+            (ONE, MORE, true, true),
+            (ONE, NEWER, false, false),
+            (ONE, NEWER, true, true),
+            (ONE, WITH_HASHES, true, false),
+            (BOTH, BOTH, true, false),
         ] {
-            let dir = tempfile::tempdir().unwrap();
-            let file = dir.path().join(LOCK_FILE);
-            std::fs::write(&file, after).unwrap();
-            keep_lock_file(dir.path(), before, is_read_only).unwrap();
-            assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+            assert_eq!(
+                is_incomplete(before, now, is_read_only),
+                expected,
+                "{before} {now}"
+            );
         }
+    }
+
+    #[test]
+    fn a_lock_file_is_not_written_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/etc/hostname", dir.path().join(LOCK_FILE)).unwrap();
-        assert!(keep_lock_file(dir.path(), ONE, true).is_err());
+        let (file, other) = (dir.path().join(LOCK_FILE), dir.path().join("other"));
+        std::fs::write(&other, "stays").unwrap();
+        std::os::unix::fs::symlink(&other, &file).unwrap();
+        put_lock_file(dir.path(), "put back").unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "stays");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "put back");
     }
 }

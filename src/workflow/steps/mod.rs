@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::{ChildEnvironment, FoundTool, InstalledModule, ProviderCache, PullFacts, Tools};
-use crate::config::workflow::{Builtin, Step, Workflow};
+use crate::config::workflow::{Builtin, Step, Workflow, WorkflowOrigin};
 use crate::git::ModuleAccess;
 use crate::model::ProjectKey;
 
@@ -62,6 +62,8 @@ pub(super) struct Steps<'a> {
     pub files: RunFiles,
     /// Plan file for built-in steps that no program of the run can change; `None` while the plan is made.
     pub kept_plan: Option<PathBuf>,
+    /// File that defines the workflow.
+    pub origin: WorkflowOrigin,
     /// Name of the workflow in messages; `None` for the built-in one.
     pub workflow: Option<&'a str>,
     /// Home directory of commands, if it is not the one of the environment.

@@ -528,9 +528,9 @@ async fn a_go_mod_file_counts_in_the_quota(db: &TestDb) {
     let (kind, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
     assert_eq!(kind, FillFault::Failed);
     assert!(why.contains("--registry-cache-quota is"), "{why}");
-    let taken = format!("go {MODULE} v1.0.0");
+    let wrong = format!("go {MODULE} v1.0.0");
     office
-        .take_down(&taken, TakedownKind::Mistake, "wrong")
+        .take_down(&wrong, TakedownKind::Mistake, "wrong")
         .await;
     assert_eq!(db.store().registry_cache().await.unwrap().bytes, 0);
 }

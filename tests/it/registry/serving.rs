@@ -339,10 +339,10 @@ async fn a_go_mod_file_is_sent_whole_or_not_again(db: &TestDb) {
         let tag = format!("\"{hash}\"");
         // The first request does not read the file, and the last one may find it in memory.
         for _ in 0..2 {
-            let heard = log::listen();
+            let listening = log::listen();
             let known = asked(Method::GET, &[("if-none-match", &tag)]).await;
             let head = asked(Method::HEAD, &[]).await;
-            let log = heard.end();
+            let log = listening.end();
             assert!(!log.contains("SELECT content"), "{log}");
             assert_eq!(
                 (known.status, known.body.len(), known.header("etag")),

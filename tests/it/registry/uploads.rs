@@ -226,13 +226,13 @@ async fn a_token_does_not_learn_who_has_published_a_version(db: &TestDb) {
     let digest = content_digest(&bytes);
     let headers = [("content-digest", digest.as_str())];
     let again = desk.put(&address(key), &publishes, &headers, bytes).await;
-    let deprecates = desk.office.token(&["deprecate:*"]).await.1;
+    let token = desk.office.token(&["deprecate:*"]).await.1;
     let body = json!({ "reason": "old" });
-    let deprecated = desk.change(key, "deprecate", &deprecates, body).await;
-    let takes = desk.office.token(&["takedown:*"]).await.1;
+    let deprecated = desk.change(key, "deprecate", &token, body).await;
+    let token = desk.office.token(&["takedown:*"]).await.1;
     let body = json!({ "reason": "wrong", "kind": "mistake" });
-    let taken = desk.change(key, "takedown", &takes, body).await;
-    for answer in [again, deprecated, taken] {
+    let taken_down = desk.change(key, "takedown", &token, body).await;
+    for answer in [again, deprecated, taken_down] {
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         let json: Value = serde_json::from_str(answer.text()).unwrap();
         assert_eq!(json["name"], json!("acme/vpc/aws"));

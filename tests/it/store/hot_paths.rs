@@ -1215,8 +1215,11 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
             .iter()
             .any(|index| step.contains(&format!("USING INDEX {index}")));
         // The rows of an INSERT stand in the statement.
-        let of_statement = step.ends_with("-ROW VALUES CLAUSE");
-        let small = |scanned: &str| SMALL.iter().any(|table| scanned.starts_with(table));
+        let of_statement = step.ends_with("-ROW VALUES CLAUSE") || step.ends_with(" CONSTANT ROWS");
+        // A statement that moves references lists them as `wanted`, which it also calls `w`.
+        let listed = |scanned: &str| scanned == "wanted" || scanned == "w";
+        let small =
+            |scanned: &str| listed(scanned) || SMALL.iter().any(|table| scanned.starts_with(table));
         step.strip_prefix("SCAN ")
             .is_some_and(|scanned| !small(scanned) && !in_order && !of_unfinished && !of_statement)
     };

@@ -15,6 +15,10 @@ use crate::model::is_hidden;
 /// Result of reading a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one such value per comment, and it is read at once"
+)]
 pub enum CommentReading {
     /// The comment is not for the bot, which does not answer.
     Ignored(IgnoredComment),

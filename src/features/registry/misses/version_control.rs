@@ -256,15 +256,14 @@ impl VersionControl {
             }
         };
         let (wanted, expected) = wanted;
-        let files = match self.mirrored(repository, &expected).await {
-            Some(files) => files,
-            None => {
-                let commit = scratch.fetch(&wanted).await?;
-                if commit != expected {
-                    return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
-                }
-                scratch.into_snapshot(commit)
+        let files = if let Some(files) = self.mirrored(repository, &expected).await {
+            files
+        } else {
+            let commit = scratch.fetch(&wanted).await?;
+            if commit != expected {
+                return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
             }
+            scratch.into_snapshot(commit)
         };
         let committed_at = files.committed_at().await?;
         let directory = module_directory(&files, place, path).await?;

@@ -305,21 +305,6 @@ impl Steps<'_> {
         {
             return Ok(Some(format!("a step sets `{name}`")));
         }
-        if let Some(name) = self.set_by_repository() {
-            return Ok(Some(format!(
-                "the workflow of the repository sets `{}`",
-                name.to_string_lossy().escape_debug()
-            )));
-        }
-        if let Some(name) = ARGUMENTS.iter().find(|name| {
-            self.set
-                .get(OsStr::new(name))
-                .is_some_and(|args| !are_plain(args))
-        }) {
-            return Ok(Some(format!(
-                "a step sets `{name}` to words that are not options, or have quotes"
-            )));
-        }
         let texts = args.iter().map(OsString::as_os_str);
         if texts
             .chain(self.args_of_variables())
@@ -348,6 +333,21 @@ impl Steps<'_> {
             return Ok(Some(
                 "`TF_DATA_DIR` is outside of the checkout, where nothing is removed".to_owned(),
             ));
+        }
+        if let Some(name) = self.set_by_repository() {
+            return Ok(Some(format!(
+                "the workflow of the repository sets `{}`",
+                name.to_string_lossy().escape_debug()
+            )));
+        }
+        if let Some(name) = ARGUMENTS.iter().find(|name| {
+            self.set
+                .get(OsStr::new(name))
+                .is_some_and(|args| !are_plain(args))
+        }) {
+            return Ok(Some(format!(
+                "a step sets `{name}` to words that are not options, or have quotes"
+            )));
         }
         let dir = self.dir.to_owned();
         apart(move || init_programs::why(&dir, tool)).await

@@ -100,21 +100,21 @@ impl DataDir {
         format!("{} {found}", self.commit)
     }
 
-    /// Returns true if the note is about another commit.
-    fn is_of_another_commit(&self) -> bool {
+    /// Returns true if the last `init` was for this commit and noted what it left.
+    fn is_noted(&self) -> bool {
         let noted = fs::read_to_string(&self.note).unwrap_or_default();
         noted
             .split_once(' ')
-            .is_some_and(|(commit, _)| commit != self.commit.as_str())
+            .is_some_and(|(commit, _)| commit == self.commit.as_str())
     }
 
-    /// Removes a directory that differs from the note of the last `init`. Returns true if something has changed it, and false
-    /// if it is as it was, or of another commit.
+    /// Removes a directory that differs from the note of the last `init`. Returns true if something has changed it since that
+    /// note. Without a note for this commit nobody can tell.
     pub fn remove_changed(&self) -> Result<bool> {
         if !self.is_changed() {
             return Ok(false);
         }
-        let is_old = self.is_of_another_commit();
+        let is_noted = self.is_noted();
         let Some((parent, name)) = self.in_checkout()? else {
             return Ok(false);
         };
@@ -125,7 +125,7 @@ impl DataDir {
         } else {
             fs::remove_file(&dir)?;
         }
-        Ok(!is_old)
+        Ok(is_noted)
     }
 
     /// Opens the parent of the directory. `None`: the directory is outside of the checkout. A step can choose any directory of
@@ -435,6 +435,15 @@ mod tests {
         assert!(!data_dir.is_changed());
         fs::create_dir(data_dir.dir.join("modules")).unwrap();
         assert!(data_dir.is_changed());
+    }
+
+    #[test]
+    fn a_directory_that_no_init_has_noted_is_removed_and_not_called_changed() {
+        let (_top, data_dir) = noted();
+        data_dir.forget().unwrap();
+        assert!(data_dir.is_changed());
+        assert!(!data_dir.remove_changed().unwrap());
+        assert!(data_dir.dir.symlink_metadata().is_err());
     }
 
     #[test]

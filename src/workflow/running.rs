@@ -13,7 +13,7 @@ static CHECKOUTS: LazyLock<Mutex<HashMap<PathBuf, Counts>>> = LazyLock::new(Mute
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     running: usize,
-    /// Number of those that were begun since one of them or an observer is there.
+    /// Number of programs that were begun since these counts exist.
     begun: u64,
     observers: usize,
 }

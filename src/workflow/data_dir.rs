@@ -47,6 +47,13 @@ const MAX_MODULES: u64 = 64 * 1024 * 1024;
 /// Maximum number of files and directories to look at. A directory with more counts as changed.
 const MOST_ENTRIES: usize = 500_000;
 
+/// Returns the path of the data directory of a project. `set` is the value of `TF_DATA_DIR`, which the tools ignore if it is
+/// empty.
+pub(super) fn path(project: &Path, set: Option<&OsStr>) -> PathBuf {
+    let set = set.filter(|dir| !dir.is_empty());
+    project.join(set.unwrap_or(OsStr::new(".terraform")))
+}
+
 /// Data directory of the tool for one project, and the path of the note about it.
 #[derive(Clone, Debug)]
 pub(super) struct DataDir {
@@ -326,6 +333,19 @@ mod tests {
 
     fn commit(digit: char) -> CommitSha {
         CommitSha::new(&digit.to_string().repeat(40)).unwrap()
+    }
+
+    #[test]
+    fn an_empty_variable_names_no_directory() {
+        for (set, expected) in [
+            (None, "/project/.terraform"),
+            (Some(""), "/project/.terraform"),
+            (Some(".cache/tf"), "/project/.cache/tf"),
+            (Some("/var/tf"), "/var/tf"),
+        ] {
+            let found = path(Path::new("/project"), set.map(OsStr::new));
+            assert_eq!(found, Path::new(expected));
+        }
     }
 
     #[test]

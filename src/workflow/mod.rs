@@ -13,6 +13,7 @@ mod hooks;
 mod installed_modules;
 mod kept_plan;
 mod lend;
+mod lock_file;
 mod mirror_leases;
 mod output;
 mod policies;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use lockkeeper_policy::verdict::Verdict;
 use tokio_util::sync::CancellationToken;
 
-use super::data_dir::DataDir;
+use super::data_dir::{self, DataDir};
 use super::kept_plan::KeptPlan;
 use super::scratch::{self, Scratch};
 use super::steps::{
@@ -454,11 +455,11 @@ fn stopped(sources: &VersionSources) -> StepError {
 /// Returns true if an apply has to prepare the directory: it was not prepared, or the files that `init` left were
 /// changed.
 async fn has_to_be_prepared(place: &ToolContext<'_>, setup: &StageSetup) -> bool {
-    let data_dir = setup
+    let set = setup
         .environment
         .get("TF_DATA_DIR")
-        .map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
-    let data_dir = place.dir.join(data_dir);
+        .map(OsString::as_os_str);
+    let data_dir = data_dir::path(place.dir, set);
     if !data_dir.is_dir() {
         return needs_preparation(place.workflow);
     }

@@ -29,7 +29,6 @@
 
 mod hash;
 mod links;
-mod lock_file;
 mod room;
 mod session;
 mod store;

@@ -9,9 +9,9 @@ use tracing::warn;
 
 use super::super::beneath::open_dir;
 use super::super::lend::{copy_files, let_through, publish};
+use super::super::lock_file::LockFile;
 use super::super::running::ProgramObserver;
 use super::CacheSession;
-use super::lock_file::LockFile;
 use super::store::PackagePath;
 
 /// Mirror that the project directory brings itself. Both tools look there by default.
@@ -25,7 +25,7 @@ impl CacheSession {
         let lock = self
             .place
             .lock_file_tracked
-            .then(|| LockFile::read(&self.place.dir));
+            .then(|| LockFile::read(&self.place.dir).unwrap_or_default());
         let mut uses = self.store.uses.lock();
         for (package, checksum) in self.store.list()? {
             if is_accepted(lock.as_ref(), &package, &checksum) {

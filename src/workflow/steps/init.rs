@@ -10,16 +10,8 @@
 //! - Projects of a pull request share a checkout and run at the same time. If one of their programs ran since before the
 //!   configuration was looked at, fetched packages stay with the project ([`ProgramObserver`]).
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::Path;
-
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use std::io;
 
 use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
@@ -30,8 +22,9 @@ use crate::git::ModuleAccess;
 use crate::model::Distribution;
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
+use crate::workflow::lock_file::{self, LockFile};
 use crate::workflow::running::ProgramObserver;
-use crate::workflow::{CacheSession, InitPlace, beneath};
+use crate::workflow::{CacheSession, InitPlace};
 
 /// Variables that decide which programs the tool runs and where it gets packages from. An `env` step can set them.
 const CONFIGURE_TOOLS: [&str; 5] = [
@@ -60,11 +53,6 @@ const WITH_VALUE: [&str; 8] = [
     "var-file",
 ];
 
-const LOCK_FILE: &str = ".terraform.lock.hcl";
-
-/// Maximum size of a lock file in bytes. Those of large projects have some 100 KB.
-const MAX_LOCK_FILE: u64 = 4 << 20;
-
 /// A session of the cache, with an observer that is older than all checks of the configuration.
 pub(super) struct SharedPackages {
     session: CacheSession,
@@ -84,7 +72,7 @@ impl Steps<'_> {
         let own: &[&str] = if self.lock_file_tracked {
             &["-input=false"]
         } else {
-            remove(&self.dir.join(LOCK_FILE)).map_err(disk)?;
+            remove(&self.dir.join(lock_file::NAME)).map_err(disk)?;
             &["-input=false", "-upgrade"]
         };
         let args: Vec<OsString> = [OsString::from("init")]
@@ -143,38 +131,43 @@ impl Steps<'_> {
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let data_dir = self.init_dir();
-        let (old, dir) = (data_dir.clone(), self.dir.to_owned());
-        let lock_file = apart(move || {
+        let (old, dir, is_tracked) = (
+            data_dir.clone(),
+            self.dir.to_owned(),
+            self.lock_file_tracked,
+        );
+        let before = apart(move || {
             old.remove_backend()?;
-            // What is no plain file, the tool may refuse or use.
-            Ok(beneath::read(&dir, Path::new(LOCK_FILE), MAX_LOCK_FILE).unwrap_or_default())
+            Ok(LockFile::read(&dir).filter(|_| is_tracked))
         });
-        let lock_file = lock_file.await.map_err(disk)?;
-        let lock_file = lock_file.filter(|_| self.lock_file_tracked);
+        let before = before.await.map_err(disk)?;
         let is_read_only = args.iter().any(|arg| is_option(arg, "lockfile"));
         let first = fetching(&args);
         let shown = self.shown(&first);
         let cmd = self.with_modules(self.command(first), modules);
         Box::pin(self.one_init(cmd, packages, name.clone(), &shown)).await?;
-        if let Some(before) = lock_file.clone() {
-            // Without the backend, `init` does not know which providers the state needs.
+        if let Some(before) = before.clone() {
             let dir = self.dir.to_owned();
-            let put_back = move || {
-                let now = read_lock_file(&dir)?;
-                if is_incomplete(&before, &now, is_read_only) {
-                    put_lock_file(&dir, &before)?;
+            let complete = move || {
+                let now = LockFile::read(&dir).unwrap_or_default();
+                // Without the backend, `init` does not know which providers the state needs.
+                let is_complete = now.has_all_of(&before);
+                let is_allowed = !is_read_only || now.selects_the_same_as(&before);
+                if is_complete && is_allowed {
+                    Ok(())
+                } else {
+                    before.restore(&dir)
                 }
-                Ok(())
             };
-            apart(put_back).await.map_err(disk)?;
+            apart(complete).await.map_err(disk)?;
         }
         let ended = self
             .init_backend(self.preparing(args), data_dir, name.clone())
             .await;
-        if let Some(before) = lock_file.filter(|_| is_read_only) {
+        if let Some(before) = before.filter(|_| is_read_only) {
             // The first part was allowed to add checksums, which the second one needs.
             let dir = self.dir.to_owned();
-            apart(move || put_lock_file(&dir, &before))
+            apart(move || before.restore(&dir))
                 .await
                 .map_err(|error| failed(name, StepFailure::Disk(error)))?;
         }
@@ -473,41 +466,6 @@ fn names_packages(args: &OsStr) -> bool {
     args.contains("-plugin-dir") || args.contains(FROM_MODULE)
 }
 
-fn read_lock_file(dir: &Path) -> io::Result<String> {
-    beneath::read(dir, Path::new(LOCK_FILE), MAX_LOCK_FILE).map(Option::unwrap_or_default)
-}
-
-/// Returns true if a lock file lacks providers that it had, or if it was not to be changed and others were selected.
-fn is_incomplete(before: &str, now: &str, is_read_only: bool) -> bool {
-    let has_lost = !providers(before).is_subset(&providers(now));
-    has_lost || is_read_only && !selections(before).eq(selections(now))
-}
-
-/// Writes a lock file. A link in its place is replaced.
-fn put_lock_file(dir: &Path, text: &str) -> io::Result<()> {
-    let (parent, name) = beneath::open_parent(dir, Path::new(LOCK_FILE))?;
-    match unlinkat(&parent, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-    let mode = Mode::from_bits_truncate(0o644);
-    let file = openat(&parent, name.as_os_str(), flags, mode)?;
-    File::from(file).write_all(text.as_bytes())
-}
-
-/// Returns the lines with which the blocks of providers begin.
-fn providers(lock_file: &str) -> BTreeSet<&str> {
-    let lines = lock_file.lines().map(str::trim);
-    lines.filter(|line| line.starts_with("provider ")).collect()
-}
-
-/// Returns the lines with providers and their versions, in order.
-fn selections(lock_file: &str) -> impl Iterator<Item = &str> {
-    let lines = lock_file.lines().map(str::trim);
-    lines.filter(|line| line.starts_with("provider ") || line.starts_with("version "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -570,40 +528,5 @@ mod tests {
         ] {
             assert_eq!(are_plain(OsStr::new(given)), expected, "{given}");
         }
-    }
-
-    #[test]
-    fn a_lock_file_keeps_its_providers() {
-        const BOTH: &str = "provider \"x/y/aws\" {\n}\n\nprovider \"x/y/null\" {\n}\n";
-        const ONE: &str = "provider \"x/y/aws\" {\n}\n";
-        const MORE: &str = "provider \"x/y/aws\" {\n}\nprovider \"x/y/tls\" {\n}\n";
-        const NEWER: &str = "provider \"x/y/aws\" {\n  version = \"2.0.0\"\n}\n";
-        const WITH_HASHES: &str = "provider \"x/y/aws\" {\n  hashes = [\n    \"h1:x\",\n  ]\n}\n";
-        for (before, now, is_read_only, expected) in [
-            (BOTH, ONE, false, true),
-            (ONE, MORE, false, false),
-            (ONE, MORE, true, true),
-            (ONE, NEWER, false, false),
-            (ONE, NEWER, true, true),
-            (ONE, WITH_HASHES, true, false),
-            (BOTH, BOTH, true, false),
-        ] {
-            assert_eq!(
-                is_incomplete(before, now, is_read_only),
-                expected,
-                "{before} {now}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_lock_file_is_not_written_through_a_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let (file, other) = (dir.path().join(LOCK_FILE), dir.path().join("other"));
-        std::fs::write(&other, "stays").unwrap();
-        std::os::unix::fs::symlink(&other, &file).unwrap();
-        put_lock_file(dir.path(), "put back").unwrap();
-        assert_eq!(std::fs::read_to_string(&other).unwrap(), "stays");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "put back");
     }
 }

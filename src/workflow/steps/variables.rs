@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Steps;
 use crate::workflow::ChildEnvironment;
 use crate::workflow::cli_config::CONFIG_FILE;
+use crate::workflow::data_dir;
 
 /// Returns the variables of a command of the administrator that do not depend on the run: the environment that the
 /// server passes on, with the programs for runs first on the search path. So `terraform` in a command is the program
@@ -138,11 +139,7 @@ impl Steps<'_> {
 
     /// Returns the data directory of the tool, where it keeps its files beside the code.
     pub(super) fn data_dir(&self) -> PathBuf {
-        self.dir.join(
-            self.variable("TF_DATA_DIR")
-                .filter(|dir| !dir.is_empty())
-                .unwrap_or(OsStr::new(".terraform")),
-        )
+        data_dir::path(self.dir, self.variable("TF_DATA_DIR"))
     }
 }
 

@@ -38,6 +38,9 @@ const WORKSPACE: &str = "environment";
 /// File with the backend of the last `init`.
 const BACKEND: &str = "terraform.tfstate";
 
+/// Maximum size of that file in bytes.
+const MAX_BACKEND: u64 = 1024 * 1024;
+
 /// List of the installed modules, which each `init` writes again.
 const MODULES: &str = "modules/modules.json";
 
@@ -178,7 +181,7 @@ impl DataDir {
 
     /// Removes the backend of an earlier `init`. An `init` without a backend would load it.
     pub fn remove_backend(&self) -> Result<()> {
-        if !self.has_backend() {
+        if self.dir.join(BACKEND).symlink_metadata().is_err() {
             return Ok(());
         }
         let Some((parent, name)) = self.in_checkout()? else {
@@ -193,9 +196,9 @@ impl DataDir {
         }
     }
 
-    /// Returns true if there is the backend of an earlier `init`.
-    pub fn has_backend(&self) -> bool {
-        self.dir.join(BACKEND).symlink_metadata().is_ok()
+    /// Returns the text about the backend of an earlier `init`; `None` if there is none. A link or a large file is an error.
+    pub fn backend(&self) -> Result<Option<String>> {
+        beneath::read(&self.dir, Path::new(BACKEND), MAX_BACKEND)
     }
 
     /// Returns a digest of all that an `init` with a backend leaves alone after one without.

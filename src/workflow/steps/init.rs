@@ -4,19 +4,21 @@
 //! private modules. So nothing of the pull request may run in it, or have a say in what it leaves for others:
 //!
 //! - If the configuration names a program in another way than by a backend ([`init_programs`]), it gets neither.
-//! - A backend can name programs as well, and most configurations have one. So the `init` runs in two parts. The first one
-//!   fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The second
-//!   one prepares the backend, with nothing that a plan may not have.
+//! - A backend can name programs as well. With one that is more than a bucket ([`backends`]), the `init` runs in two parts. The
+//!   first one fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The
+//!   second one prepares the backend, with nothing that a plan may not have.
 //! - Projects of a pull request share a checkout and run at the same time. If one of their programs ran since before the
 //!   configuration was looked at, fetched packages stay with the project ([`ProgramObserver`]).
 
 use std::ffi::{OsStr, OsString};
+use std::fs::DirEntry;
 use std::io;
+use std::path::Path;
 
 use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
-use super::{Steps, init_programs};
+use super::{Steps, backends, init_programs};
 use crate::config::workflow::WorkflowOrigin;
 use crate::git::ModuleAccess;
 use crate::model::Distribution;
@@ -37,6 +39,9 @@ const CONFIGURE_TOOLS: [&str; 5] = [
 
 /// Variables with arguments for `init`.
 const ARGUMENTS: [&str; 2] = ["TF_CLI_ARGS", "TF_CLI_ARGS_init"];
+
+/// Directory in the home directory with configuration of the tools.
+const TOOL_HOME: &str = ".terraform.d";
 
 /// Option that makes `init` fetch a configuration first.
 const FROM_MODULE: &str = "-from-module";
@@ -102,7 +107,7 @@ impl Steps<'_> {
         };
         let modules = self.modules.filter(|_| may_share);
         let shares = packages.is_some() || modules.is_some();
-        let ended = if shares && self.may_have_backend(&args).await.map_err(disk)? {
+        let ended = if shares && self.backend_may_name_program(&args).await.map_err(disk)? {
             Box::pin(self.init_in_two(args, (packages, modules), name)).await
         } else {
             let shown = self.shown(&args);
@@ -213,7 +218,7 @@ impl Steps<'_> {
         let programs = ProgramObserver::begin(self.exec.hold);
         let words: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
         if self.init_runs_programs(None, &[]).await?.is_some()
-            || self.may_have_backend(&words).await?
+            || self.backend_may_name_program(&words).await?
         {
             return Ok(None);
         }
@@ -307,6 +312,12 @@ impl Steps<'_> {
                 "`{FROM_MODULE}` copies files that cannot be checked before"
             )));
         }
+        if let Some(file) = self.left_in_home()? {
+            return Ok(Some(format!(
+                "an earlier step left `{}` in the home directory of the run",
+                file.to_string_lossy().escape_debug()
+            )));
+        }
         if let Some(word) = operand(args) {
             return Ok(Some(format!(
                 "the argument `{}` can name another directory",
@@ -346,15 +357,51 @@ impl Steps<'_> {
         apart(move || init_programs::why(&dir, tool)).await
     }
 
-    /// Returns true if an `init` may prepare a backend, because of the configuration, of arguments, or of the last `init`.
-    async fn may_have_backend(&self, args: &[OsString]) -> io::Result<bool> {
-        let args = args.iter().map(OsString::as_os_str);
-        let mut args = args.chain(self.args_of_variables());
-        if args.any(|arg| arg.to_string_lossy().contains("-backend")) {
+    /// Returns true if an `init` may prepare a backend that names a program, because of the configuration, of arguments, of
+    /// variables, or of the last `init`.
+    async fn backend_may_name_program(&self, args: &[OsString]) -> io::Result<bool> {
+        let is_plain = !self.variables_may_name_program();
+        let in_argument = |arg: &OsString| {
+            let arg = arg.to_string_lossy();
+            arg.contains("-backend") && !(is_plain && backends::is_plain_argument(&arg))
+        };
+        let mut of_variables = self.args_of_variables();
+        if args.iter().any(in_argument)
+            || of_variables.any(|args| args.to_string_lossy().contains("-backend"))
+        {
             return Ok(true);
         }
         let (dir, data_dir) = (self.dir.to_owned(), self.init_dir());
-        apart(move || Ok(data_dir.has_backend() || init_programs::may_have_backend(&dir)?)).await
+        apart(move || {
+            let is_saved = match data_dir.backend() {
+                Ok(None) => false,
+                Ok(Some(saved)) => !(is_plain && backends::is_plain_saved(&saved)),
+                // A link, for example.
+                Err(_) => true,
+            };
+            Ok(is_saved || init_programs::may_have_backend(&dir, is_plain)?)
+        })
+        .await
+    }
+
+    /// Returns true if variables may lead to a program of the pull request when a bucket is prepared. Libraries of AWS and
+    /// Google read files that variables name, and others in the home directory. Without one, they look in the checkout.
+    fn variables_may_name_program(&self) -> bool {
+        let has_home = match (self.variable("HOME"), self.exec.sandbox.user()) {
+            (Some(home), None) => Path::new(home).is_absolute(),
+            (None, Some(_)) => true,
+            // Runs of another user may be able to write to a directory that the administrator has named.
+            (None, None) | (Some(_), Some(_)) => false,
+        };
+        let is_in_checkout = |value: &OsStr| {
+            !value.is_empty()
+                && Path::new(value).is_relative()
+                && self.dir.join(value).symlink_metadata().is_ok()
+        };
+        let mut variables = self.environment.iter();
+        !has_home
+            || !self.set.keys().all(|name| is_of_configuration(name))
+            || variables.any(|(_, value)| is_in_checkout(value))
     }
 
     /// Returns a variable, other than those of the configuration, that a workflow of the repository sets. With many, such as
@@ -363,8 +410,29 @@ impl Steps<'_> {
         let is_own = self.origin == WorkflowOrigin::Repository;
         let mut names = self.set.keys().filter(|_| is_own);
         names
-            .find(|name| !name.as_encoded_bytes().starts_with(b"TF_VAR_"))
+            .find(|name| !is_of_configuration(name))
             .map(OsString::as_os_str)
+    }
+
+    /// Returns a file in the home directory of a run that programs may read their configuration from, if there is one. Runs as
+    /// another user have a home directory of their own, which is empty at first.
+    fn left_in_home(&self) -> io::Result<Option<OsString>> {
+        if self.exec.sandbox.user().is_none() || self.variable("HOME").is_some() {
+            return Ok(None);
+        }
+        for entry in std::fs::read_dir(self.exec.place.tmp)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_harmless = match name.to_str() {
+                Some(".cache") => true,
+                Some(TOOL_HOME) => has_only_checks(&entry)?,
+                _ => !name.as_encoded_bytes().starts_with(b"."),
+            };
+            if !is_harmless {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the arguments that variables add to `init`.
@@ -424,6 +492,25 @@ fn fetching(args: &[OsString]) -> Vec<OsString> {
     }
     kept.push("-backend=false".into());
     kept
+}
+
+/// Returns true for a directory with nothing but what the tool keeps of its search for a newer version.
+fn has_only_checks(dir: &DirEntry) -> io::Result<bool> {
+    if !dir.file_type()?.is_dir() {
+        return Ok(false);
+    }
+    for entry in std::fs::read_dir(dir.path())? {
+        let name = entry?.file_name();
+        if !name.as_encoded_bytes().starts_with(b"checkpoint_") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns true for a variable that only the configuration reads.
+fn is_of_configuration(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"TF_VAR_")
 }
 
 /// Returns true for an option with or without a value, such as `-upgrade` and `--upgrade=true`.

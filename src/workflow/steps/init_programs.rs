@@ -6,7 +6,7 @@
 //! anything. Terraform prepares `state_store`, which starts a provider.
 //!
 //! A backend can name programs as well, such as `credential_process` in a configuration file of AWS that the pull request has,
-//! or `exec` of Kubernetes. Most configurations have a backend, so their `init` runs in two parts (`builtin.rs`).
+//! or `exec` of Kubernetes. With such a backend `init` runs in two parts (`init.rs`). A bucket needs none (`backends.rs`).
 //!
 //! Text is searched and not parsed, because another parser of the language may understand a file differently than the
 //! tool. So everything that might be such a block counts.
@@ -18,6 +18,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
+use super::backends;
 use crate::model::Distribution;
 
 /// Maximum size of one searched file.
@@ -26,8 +27,6 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 const MAX_BYTES_OF_ALL: u64 = 64 * 1024 * 1024;
 const STATE_STORE: &str = "state_store";
 const ENCRYPTION: &str = "encryption";
-/// Blocks with a backend.
-const BACKENDS: [&str; 2] = ["backend", "cloud"];
 
 /// Returns the reason that an `init` in a directory may run a program of the configuration there, if any. Files that
 /// cannot be read count as a reason. `None` for `tool` means that either tool may run.
@@ -39,17 +38,10 @@ pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Opt
     )
 }
 
-/// Returns true if a configuration may have a backend.
-pub(super) fn may_have_backend(dir: &Path) -> std::io::Result<bool> {
-    let native = |text: &str| {
-        let mut words = BACKENDS.into_iter();
-        words.find(|word| behind(text, word).next().is_some())
-    };
-    let json = |text: &str| {
-        let mut words = BACKENDS.into_iter();
-        words.find(|word| has_key(text, word))
-    };
-    search(dir, native, json).map(|found| found.is_some())
+/// Returns true if a configuration may have a backend. With `except_plain`, one that cannot name a program does not count.
+pub(super) fn may_have_backend(dir: &Path, except_plain: bool) -> std::io::Result<bool> {
+    let native = |text: &str| backends::in_native(text, except_plain);
+    search(dir, native, backends::in_json).map(|found| found.is_some())
 }
 
 /// Searches the configuration in a directory. Returns the place of the first text that was found.
@@ -110,10 +102,11 @@ fn text(path: &Path) -> Option<String> {
 }
 
 fn named_native(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
-    if behind(text, STATE_STORE).next().is_some() {
+    if around(text, STATE_STORE).next().is_some() {
         return Some(STATE_STORE);
     }
-    (tool != Some(Distribution::Terraform) && behind(text, ENCRYPTION).any(begins_block))
+    let mut places = around(text, ENCRYPTION);
+    (tool != Some(Distribution::Terraform) && places.any(|(_, rest)| begins_block(rest)))
         .then_some(ENCRYPTION)
 }
 
@@ -125,17 +118,17 @@ fn named_json(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
 }
 
 /// Returns true if a text of JSON may have a key.
-fn has_key(text: &str, key: &str) -> bool {
+pub(super) fn has_key(text: &str, key: &str) -> bool {
     // JSON can escape any character of a key as `\u` and a number.
     text.contains(&format!("\"{key}\"")) || text.contains("\\u")
 }
 
-/// Returns the text that follows each occurrence of a whole word.
-fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+/// Returns the text before and after each occurrence of a whole word.
+pub(super) fn around<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_of_name = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
     text.match_indices(word).filter_map(move |(at, _)| {
-        let rest = &text[at + word.len()..];
-        (!text[..at].ends_with(is_of_name) && !rest.starts_with(is_of_name)).then_some(rest)
+        let (before, rest) = (&text[..at], &text[at + word.len()..]);
+        (!before.ends_with(is_of_name) && !rest.starts_with(is_of_name)).then_some((before, rest))
     })
 }
 
@@ -209,24 +202,25 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_is_found_however_it_is_written() {
+    fn a_backend_is_found_in_every_file() {
         let judged = |name: &str, content: &str| {
             let dir = tempfile::tempdir().unwrap();
+            fs::write(
+                dir.path().join("main.tf"),
+                "terraform { backend \"s3\" {} }\n",
+            )
+            .unwrap();
+            assert!(!may_have_backend(dir.path(), true).unwrap());
             fs::write(dir.path().join(name), content).unwrap();
-            may_have_backend(dir.path()).unwrap()
+            may_have_backend(dir.path(), true).unwrap()
         };
         for (name, content) in [
-            ("main.tf", "terraform {\n  backend \"s3\" {}\n}\n"),
-            ("main.tofu", "terraform { cloud{} }"),
-            ("main.tf.json", r#"{"terraform": {"backend": {"s3": {}}}}"#),
-            ("main.tf.json", r#"{"terraform": {"\u0062ackend": {}}}"#),
+            ("a.tf", "terraform {\n  backend \"local\" {}\n}\n"),
+            ("a.tofu", "terraform { cloud{} }"),
+            ("a.tf.json", r#"{"terraform": {"backend": {"s3": {}}}}"#),
         ] {
             assert!(judged(name, content), "{name}: {content}");
         }
-        assert!(!judged(
-            "main.tf",
-            "resource \"azurerm_lb_backend_address_pool\" \"x\" {}\n"
-        ));
         assert!(!judged("notes.md", "backend"));
     }
 

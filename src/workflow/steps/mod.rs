@@ -6,6 +6,7 @@
 //! checkout.
 
 mod argv;
+mod backends;
 mod builtin;
 mod comment_args;
 mod custom;

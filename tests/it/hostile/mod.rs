@@ -1,6 +1,7 @@
 //! Attacks: each story worked once, and is played where the hole was.
 
 mod args;
+mod backends;
 mod door;
 mod forge;
 mod git;

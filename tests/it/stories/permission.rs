@@ -288,10 +288,12 @@ async fn a_program_decides_in_place_of_the_teams(backend: Backend) {
     BASE_REPO_OWNER=acme
     COMMAND_NAME=plan
     COMMENT_ARGS=\-\t\a\r\g\e\t\=\a\,\b
+    GIT_CONFIG_GLOBAL=/dev/null
     HEAD_BRANCH_NAME=wider
     HEAD_COMMIT=HEAD
     HEAD_REPO_NAME=infra
     HEAD_REPO_OWNER=acme
+    HOME=/nonexistent
     PATH=/usr/local/bin:/usr/bin:/bin
     PROJECT_NAME=
     PULL_AUTHOR=alice

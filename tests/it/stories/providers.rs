@@ -15,6 +15,7 @@ story!(
     a_command_that_is_an_init_shares_packages_with_the_built_in_one,
     what_does_more_than_an_init_keeps_its_packages_to_itself,
     an_init_fetches_before_it_prepares_a_backend,
+    an_init_prepares_a_bucket_at_once,
     packages_that_no_checkout_links_to_go_after_a_while,
     packages_go_for_room_after_the_checkouts_that_link_to_them,
 );
@@ -27,15 +28,7 @@ const LOCKS: [&str; 2] = [
 
 /// A backend can name programs, such as `credential_process` of S3.
 async fn an_init_fetches_before_it_prepares_a_backend(backend: Backend) {
-    let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let code = format!("{NEEDS}terraform {{\n  backend \"s3\" {{}}\n}}\n");
-    let pull = bot.open_pull("remote", &[("network/main.tf", &code)]).await;
-    assert!(bot.answer(pull).contains(": planned\n"));
-    let arguments = bot.arguments();
-    let inits: Vec<&str> = arguments
-        .lines()
-        .filter_map(|line| Some(&line[line.find("init -input")?..]))
-        .collect();
+    let inits = inits_with(backend, "backend \"s3\" {\n    profile = \"x\"\n  }").await;
     assert_eq!(
         inits,
         [
@@ -43,8 +36,30 @@ async fn an_init_fetches_before_it_prepares_a_backend(backend: Backend) {
             "init -input=false"
         ]
     );
+}
+
+async fn an_init_prepares_a_bucket_at_once(backend: Backend) {
+    let bucket =
+        "backend \"s3\" {\n    bucket = \"acme-state\" # of all\n    key = \"network\"\n  }";
+    assert_eq!(
+        inits_with(backend, bucket).await,
+        ["init -input=false -upgrade"]
+    );
+}
+
+/// Plans a project with this backend. Returns the arguments of each `init`.
+async fn inits_with(backend: Backend, block: &str) -> Vec<String> {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let code = format!("{NEEDS}terraform {{\n  {block}\n}}\n");
+    let pull = bot.open_pull("remote", &[("network/main.tf", &code)]).await;
+    assert!(bot.answer(pull).contains(": planned\n"));
     assert_eq!(bot.provider_of(1, "network"), Some(bot.kept()));
+    let arguments = bot.arguments();
     bot.end(&LOCKS[1..]).await;
+    arguments
+        .lines()
+        .filter_map(|line| Some(line[line.find("init -input")?..].to_owned()))
+        .collect()
 }
 
 /// Returns a configuration with these steps for the directory `network`. Others use the built-in workflow.

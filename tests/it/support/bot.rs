@@ -551,10 +551,13 @@ async fn services_with(
         clock: db.clock.clone() as Arc<dyn Clock>,
         ids: db.ids.clone(),
         exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
-        environment: BTreeMap::from([(
-            "PATH".to_owned(),
-            "/usr/local/bin:/usr/bin:/bin".to_owned(),
-        )]),
+        environment: BTreeMap::from(
+            [
+                ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+                ("HOME", "/nonexistent"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        ),
         panics: Panics::new(db.clock.clone()),
         name: format!("replica-{number}"),
     };

@@ -56,7 +56,7 @@ const SAVED: [&str; 6] = [
 ];
 const OF_SAVED_BACKEND: [&str; 3] = ["type", "config", "hash"];
 /// Maximum length of a line in bytes, up to a word.
-const MAX_LINE: usize = 1024;
+const MAX_LINE: usize = 256;
 /// Maximum length of a plain block in bytes.
 const MAX_BLOCK: usize = 16 * 1024;
 /// Maximum number of plain blocks in a file. A project has one.

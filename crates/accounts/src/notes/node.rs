@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gix_hash::ObjectId;
+use gix_object::Tree;
 use gix_object::tree::EntryKind;
 
 use super::{MAX_FOLDERS, MAX_NOTES, NoteFault, NoteTrees, NotesError};
@@ -37,14 +38,28 @@ impl<'a, T: NoteTrees> NoteWalk<'a, T> {
         }
     }
 
-    /// Reads the tree at the place of these digits. A folder inside itself would describe any number of notes, so the
-    /// reading ends at a limit.
+    /// Reads the tree at the place of these digits.
     pub(super) fn read(
         &mut self,
         prefix: &[u8],
         id: ObjectId,
     ) -> Result<NoteNode, NotesError<T::Error>> {
-        let tree = self.trees.tree(id).map_err(NotesError::Read)?;
+        let tree = self.tree(id)?;
+        self.node(prefix, tree)
+    }
+
+    /// Reads the entries of a tree.
+    pub(super) fn tree(&self, id: ObjectId) -> Result<Tree, NotesError<T::Error>> {
+        self.trees.tree(id).map_err(NotesError::Read)
+    }
+
+    /// Returns the notes and folders of the tree at the place of these digits. A folder inside itself would describe any
+    /// number of notes, so the reading ends at a limit.
+    pub(super) fn node(
+        &mut self,
+        prefix: &[u8],
+        tree: Tree,
+    ) -> Result<NoteNode, NotesError<T::Error>> {
         let mut node = NoteNode::default();
         for entry in tree.entries {
             let digits = std::str::from_utf8(&entry.filename)

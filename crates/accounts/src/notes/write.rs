@@ -45,6 +45,9 @@ pub fn write_notes<T: NoteTrees>(
     })
 }
 
+/// Maximum number of changes that are looked for in a tree one by one.
+const FEW_CHANGES: usize = 8;
+
 type NoteEdits = BTreeMap<NoteName, Option<ObjectId>>;
 
 /// Rewrites the tree at the place of these digits. Returns `None` if nothing is left in it.
@@ -55,11 +58,15 @@ fn rewrite<T: NoteTrees>(
     id: Option<ObjectId>,
     changes: &NoteEdits,
 ) -> Result<Option<ObjectId>, NotesError<T::Error>> {
-    let mut node = match id {
-        Some(id) => walk.read(prefix, id)?,
-        None => NoteNode::default(),
-    };
     let depth = prefix.len();
+    let tree = match id {
+        Some(id) => walk.tree(id)?,
+        None => Tree::empty(),
+    };
+    if let Some(inner) = all_inside(&tree, depth, changes) {
+        return rewrite_folders(walk, written, prefix, tree, inner);
+    }
+    let mut node = walk.node(prefix, tree)?;
     let is_split = !node.folders.is_empty();
     let mut inner: BTreeMap<u8, NoteEdits> = BTreeMap::new();
     for (name, blob) in changes {
@@ -93,6 +100,63 @@ fn rewrite<T: NoteTrees>(
     let tree = to_tree(depth, node);
     let new = id_of(&tree);
     if id != Some(new) {
+        written.push((new, tree));
+    }
+    Ok(Some(new))
+}
+
+/// Returns the changes by the place of the folder that they are in, if every note is in a folder of the tree and not in the
+/// tree itself. Most changes of a few notes are of this kind in all trees but the last.
+fn all_inside(
+    tree: &Tree,
+    depth: usize,
+    changes: &NoteEdits,
+) -> Option<BTreeMap<usize, NoteEdits>> {
+    let mut inner: BTreeMap<usize, NoteEdits> = BTreeMap::new();
+    // Looking for many notes takes longer than reading all entries. The last digits of a name are in no folder.
+    if changes.len() > FEW_CHANGES || depth >= 19 {
+        return None;
+    }
+    for (name, blob) in changes {
+        let digits = hex::encode(&name.as_bytes()[depth..]);
+        let (folder, _) = digits.split_at(2);
+        if tree.entries.iter().any(|entry| entry.filename == digits) {
+            return None;
+        }
+        let is_folder = |entry: &Entry| entry.mode.is_tree() && entry.filename == folder;
+        let place = tree.entries.iter().position(is_folder)?;
+        inner.entry(place).or_default().insert(*name, *blob);
+    }
+    Some(inner)
+}
+
+/// Rewrites a tree in which only folders change.
+fn rewrite_folders<T: NoteTrees>(
+    walk: &mut NoteWalk<'_, T>,
+    written: &mut Vec<(ObjectId, Tree)>,
+    prefix: &[u8],
+    mut tree: Tree,
+    inner: BTreeMap<usize, NoteEdits>,
+) -> Result<Option<ObjectId>, NotesError<T::Error>> {
+    let depth = prefix.len();
+    let mut is_changed = false;
+    // From the last place, so that a folder that goes moves none that is still to be changed.
+    for (place, changes) in inner.into_iter().rev() {
+        let byte = changes.keys().next().map(|name| name.as_bytes()[depth]);
+        let inside: Vec<u8> = prefix.iter().copied().chain(byte).collect();
+        let folder = tree.entries[place].oid;
+        let new = rewrite(walk, written, &inside, Some(folder), &changes)?;
+        is_changed |= new != Some(folder);
+        match new {
+            Some(new) => tree.entries[place].oid = new,
+            None => drop(tree.entries.remove(place)),
+        }
+    }
+    if tree.entries.is_empty() {
+        return Ok(None);
+    }
+    let new = id_of(&tree);
+    if is_changed {
         written.push((new, tree));
     }
     Ok(Some(new))

@@ -245,6 +245,10 @@ impl AccountsEdit<'_> {
         changes: &BTreeMap<NoteName, Option<ObjectId>>,
     ) -> Result<WrittenNotes, AccountsError> {
         let mut trees = LoadedTrees::default();
+        for name in changes.keys() {
+            trees.load_path(self.objects, root, name).await?;
+        }
+        // Notes that move into folders need trees beside these paths.
         loop {
             match write_notes(&trees, root, changes) {
                 Ok(written) => return Ok(written),
@@ -424,6 +428,30 @@ struct MissingTree(ObjectId);
 impl LoadedTrees {
     async fn load(&mut self, objects: &AccountObjects, id: ObjectId) -> Result<(), AccountsError> {
         self.0.insert(id, objects.tree(id).await?);
+        Ok(())
+    }
+
+    /// Loads the trees from the root to the one that has a note, or would have it.
+    async fn load_path(
+        &mut self,
+        objects: &AccountObjects,
+        root: Option<ObjectId>,
+        name: &NoteName,
+    ) -> Result<(), AccountsError> {
+        let mut next = root;
+        for byte in name.as_bytes() {
+            let Some(id) = next else {
+                break;
+            };
+            if !self.0.contains_key(&id) {
+                self.load(objects, id).await?;
+            }
+            let digits = format!("{byte:02x}");
+            let mut entries = self.0[&id].entries.iter();
+            next = entries
+                .find(|entry| entry.mode.is_tree() && entry.filename == digits)
+                .map(|entry| entry.oid);
+        }
         Ok(())
     }
 }

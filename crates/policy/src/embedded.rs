@@ -83,6 +83,24 @@ impl Default for EvalLimits {
     }
 }
 
+impl EvalLimits {
+    /// Explains for people why a child process that evaluates gave no answer. `code` is `None` if a signal ended it. `None`: it
+    /// ended with an exit code of its own.
+    pub fn explain_end(&self, code: Option<i32>, stderr: &str) -> Option<String> {
+        if stderr.contains("memory allocation of") {
+            return Some(format!(
+                "the policies need more than {} MiB of memory on this plan. Make them simpler, or use `engine: conftest`",
+                self.memory_bytes >> 20
+            ));
+        }
+        code.is_none().then(|| {
+            "the embedded engine was ended by a signal: the policies need too much time or memory on this plan, or \
+             call each other too deeply. Make them simpler, or use `engine: conftest`"
+                .to_owned()
+        })
+    }
+}
+
 /// Everything that an evaluation in a child process needs, except the plan, whose text follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvalRequest {

@@ -163,25 +163,12 @@ fn findings(output: &CallOutput, limits: EvalLimits) -> Result<Vec<PolicyFinding
         };
     }
     let said = output.stderr.text();
-    if said.contains("memory allocation of") {
-        return Err(format!(
-            "the policies need more than {} MiB of memory on this plan. Make them simpler, or use `engine: conftest`",
-            limits.memory_bytes >> 20
-        ));
-    }
-    match output.code {
-        None => Err(
-            "the embedded engine was ended by a signal: the policies need too much time or memory on this plan, or \
-             call each other too deeply. Make them simpler, or use `engine: conftest`"
-                .to_owned(),
-        ),
-        Some(code) => {
-            let said: String = said.trim().chars().take(300).collect();
-            Err(format!(
-                "the embedded engine failed with exit code {code}: {said}"
-            ))
-        }
-    }
+    let why = limits.explain_end(output.code, &said).unwrap_or_else(|| {
+        let said: String = said.trim().chars().take(300).collect();
+        let code = output.code.unwrap_or_default();
+        format!("the embedded engine failed with exit code {code}: {said}")
+    });
+    Err(why)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use lockkeeper::process::{CallOutput, Cmd};
 use lockkeeper_policy::embedded::{EvalAnswer, EvalLimits, EvalRequest, RegoFile};
 
+use crate::support::program::run;
+
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 /// Time limit far above the duration of any test.
 const LONG: Duration = Duration::from_mins(5);
@@ -122,5 +124,40 @@ async fn a_policy_that_uses_up_memory_or_stack_has_no_answer() {
         why_not(&output);
     } else {
         assert_eq!(output.code, None, "{output:?}");
+    }
+}
+
+/// People try policies with the program before a server has them.
+#[test]
+fn the_command_line_says_which_limit_was_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("plan.json", "{}");
+    for (rule, expected) in [
+        (
+            "f(x) := y if y := f(x + 1)\n\ndeny contains \"x\" if f(1) == 2",
+            "call each other too deeply",
+        ),
+        (
+            "deny contains \"x\" if count(numbers.range(1, 4000000000)) == 1",
+            "more than 2048 MiB of memory",
+        ),
+    ] {
+        write("deny.rego", &format!("package main\n\n{rule}\n"));
+        write(
+            "deny_test.rego",
+            "package main\n\ntest_deny if count(deny) == 0\n",
+        );
+        for args in [
+            &["policy", "eval", "--plan", "plan.json", "deny.rego"][..],
+            &["policy", "test", "."],
+        ] {
+            let said = run(LOCKKEEPER, dir.path(), args, &[]);
+            assert_eq!(said.code, 1, "{}", said.err);
+            let (start, why) = said.err.split_once(": ").unwrap();
+            assert_eq!(start, "lockkeeper policy");
+            assert!(why.contains(expected), "{args:?}: {}", said.err);
+            assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+        }
     }
 }

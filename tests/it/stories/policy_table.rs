@@ -156,9 +156,12 @@ fn server_file(sets: &[Value]) -> String {
     .to_string()
 }
 
-/// Plans all projects, and approves violations as they are then.
+/// Plans all projects, and approves violations as they are then. The pull request extends the waiver of the branch, which does
+/// not count.
 async fn planned(backend: Backend, dir: &Path, file: &Path, sets: &[Value]) -> (Bot, PullNumber) {
     const WAIVERS: &str = "waivers: [{rule: main.deny, resource: terraform_data.it, reason: known, owner: bob, until: 2026-03-02}]\n";
+    const EXTENDED: &str = "waivers: [{rule: main.deny, resource: '*', reason: extended, owner: alice, until: 2030-12-31}]\n";
+    const USED: &str = "* ⚪ the bucket is public — `terraform_data.it` (`main.deny`). Waived by `bob` until 2026-03-02: known\n";
     std::fs::write(file, server_file(sets)).unwrap();
     let file = file.display().to_string();
     let flags = [
@@ -176,8 +179,12 @@ async fn planned(backend: Backend, dir: &Path, file: &Path, sets: &[Value]) -> (
     let mut bot = Bot::with(backend, &before, &flags).await;
     let of_olga = NewTeam::new("Ops").with(&["olga"]);
     bot.github.set_team("acme", of_olga).unwrap();
-    let pull = bot.open_pull("wider", &with(WIDER.1)).await;
-    bot.heard(pull);
+    let mut after = with(WIDER.1);
+    after.push(("waivers.yaml", EXTENDED));
+    let pull = bot.open_pull("wider", &after).await;
+    let told = bot.heard(pull).join("\n");
+    assert!(told.contains(USED), "{told}");
+    assert!(!told.contains("2030-12-31"), "{told}");
     for (who, command) in [
         ("bob", "lockkeeper approve_policies -d sticky"),
         ("olga", "lockkeeper approve_policies -d team"),

@@ -1,21 +1,27 @@
 //! Stories about the verdicts that a plan gets from its policy sets: by conftest, by steps of the workflow, and with policies
-//! from a branch. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
+//! from a branch or another repository. Conftest is the stand-in of `tests/fakes`, which reads its orders from the policies.
 
 use std::path::Path;
 
-use lockkeeper::emulator::NewPull;
-use lockkeeper::model::{PullNumber, PullRef, Subject};
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use lockkeeper::emulator::{Change, NewPull};
+use lockkeeper::model::{PullNumber, PullRef, Sha256Digest, Subject};
 use lockkeeper::queue::Tick;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
+use super::policy_gate::reload;
 use crate::stories::NETWORK;
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
+use crate::support::office::git;
 
 story!(
     each_way_in_which_conftest_ends_is_a_verdict,
     policies_of_a_branch_are_never_those_of_the_pull_request,
+    policies_of_another_repository_are_those_of_their_tag_or_commit,
     each_set_needs_a_step_that_evaluates_it,
     a_step_reports_about_the_set_that_it_names,
     a_plan_is_cancelled_while_conftest_works,
@@ -220,6 +226,112 @@ async fn policies_of_a_branch_are_never_those_of_the_pull_request(backend: Backe
             "no repository: not evaluated: the policies cannot be fetched".to_owned(),
         ],
     );
+    is_never_applied(bot, pull).await;
+}
+
+/// Returns the digest of a directory of policies with one file.
+fn digest_of(text: &str) -> Sha256Digest {
+    let content = Sha256Digest::of(text.as_bytes());
+    Sha256Digest::of(format!("{content} 9:main.rego\n").as_bytes())
+}
+
+/// Returns what the server answers to a person who has signed in.
+async fn get(bot: &Bot, path: &str) -> String {
+    let pages = bot.pages_of(&bot.replica).await;
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let response = pages.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK, "{path}");
+    let body = to_bytes(response.into_body(), 1 << 24).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// The branch that the tags and the commit came from moves before the first plan, and again before the second one. Then a tag
+/// moves. The first set fetches its commit into a mirror that does not exist yet.
+async fn policies_of_another_repository_are_those_of_their_tag_or_commit(backend: Backend) {
+    const POLICIES: &str = "acme/policies";
+    const OLD: &str = "package main\n# fake: deny the old rule\n";
+    const NEW: &str = "package main\n# fake: deny the new rule\n";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("repos.yaml");
+    let config = |commit: &str| {
+        let at = |name: &str, reference: &str| {
+            let repository = "github.test/acme/policies";
+            json!({"name": name, "repository": repository, "ref": reference, "path": "base"})
+        };
+        let sets = [
+            at("commit", commit),
+            at("tag", "v1"),
+            at("annotated", "v2"),
+            at("missing", "v3"),
+        ];
+        json!({"policies": {"owners": {"users": ["alice"]}, "policy_sets": sets}}).to_string()
+    };
+    std::fs::write(&path, config("later")).unwrap();
+    let file = path.display().to_string();
+    let flags = [
+        ("repo-config", file.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let files = [("base/main.rego", OLD)];
+    let old = bot.github.create_repo(POLICIES, &files).await.unwrap();
+    bot.github.tag(POLICIES, "v1", &old).await.unwrap();
+    let forge = bot.db.dir.path().join("github/git/acme/policies.git");
+    let person = ["-c", "user.name=kim", "-c", "user.email=kim@example.com"];
+    let annotated = ["tag", "-a", "-m", "Two", "v2", old.as_str()];
+    let said = git(&forge, &[&person[..], &annotated].concat());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let unrelated = [Change::write("README.md", "Rules.\n")];
+    let pushed = bot.github.push(POLICIES, "main", &unrelated).await;
+    pushed.unwrap();
+    reload(&bot, &path, &config(old.as_str())).await;
+
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    let with_tag = |rule: &str| {
+        [
+            "commit: failed: the old rule".to_owned(),
+            format!("tag: failed: {rule}"),
+            "annotated: failed: the old rule".to_owned(),
+            "missing: not evaluated: the policies cannot be fetched from github.test/acme/policies: the repository has no \
+             `refs/tags/v3`."
+                .to_owned(),
+        ]
+    };
+    assert_begin(&verdicts(&bot, pull).await, &with_tag("the old rule"));
+    let found = stored(&bot, pull).await;
+    for (verdict, reference) in found.iter().zip([old.as_str(), "v1", "v2"]) {
+        let origin = format!(
+            "base in github.test/acme/policies at {reference} ({})",
+            old.short()
+        );
+        assert_eq!(verdict.origin, origin);
+        assert_eq!(verdict.content, Some(digest_of(OLD)), "{reference}");
+    }
+    let comment = bot.answer(pull);
+    // After its first character, a comment has a mark in a commit, so that GitHub does not make a link.
+    let short = format!("{})", &old.short()[1..]);
+    assert!(comment.contains(&short), "{comment}");
+    let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    let (run, digest) = (plans[0].run, digest_of(OLD).to_string());
+    let page = get(&bot, &format!("/jobs/{run}")).await;
+    let shown = format!("SHA-256 <code>{digest}</code>");
+    assert_eq!(page.matches(&shown).count(), 3, "{page}");
+    let results = get(&bot, &format!("/api/runs/{run}/policies")).await;
+    let results: Value = serde_json::from_str(&results).unwrap();
+    for set in results["sets"].as_array().unwrap().iter().take(3) {
+        assert_eq!(set["content"], digest, "{results}");
+    }
+    assert_eq!(results["sets"][3]["content"], Value::Null, "{results}");
+
+    let other = [Change::write("base/main.rego", NEW)];
+    let new = bot.github.push(POLICIES, "main", &other).await.unwrap();
+    bot.say(pull, "lockkeeper plan").await;
+    assert_begin(&verdicts(&bot, pull).await, &with_tag("the old rule"));
+    bot.github.tag(POLICIES, "v1", &new).await.unwrap();
+    bot.say(pull, "lockkeeper plan").await;
+    assert_begin(&verdicts(&bot, pull).await, &with_tag("the new rule"));
+    let found = stored(&bot, pull).await;
+    assert_eq!(found[1].content, Some(digest_of(NEW)));
     is_never_applied(bot, pull).await;
 }
 

@@ -304,7 +304,11 @@ pub(in crate::workflow) fn fails_on_warnings(words: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_policy::sets::{ItemRegex, PolicyEngine};
+    use regex::Regex;
+
     use super::*;
+    use crate::workflow::policies::testing::policy_set;
 
     const REPORT: &str = r#"[
         {
@@ -378,6 +382,44 @@ mod tests {
             "WARN - <redacted plan file> - main - no tag\n\
              FAIL - <redacted plan file> - main - bucket is public\n\n\
              4 tests, 2 passed, 1 warning, 1 failure, 0 exceptions\n"
+        );
+    }
+
+    #[test]
+    fn the_file_of_results_has_the_keys_of_atlantis() {
+        let sets = ["violated", "passed", "broken"].map(|name| {
+            let mut set = policy_set(name, PolicyEngine::Conftest);
+            if name == "violated" {
+                set.approve_count = 2;
+                set.item_regex = ItemRegex(Regex::new("FAIL.*").unwrap());
+            }
+            set
+        });
+        let [violated, passed, broken] = &sets;
+        let verdict = |set: &PolicySet, findings: Vec<PolicyFinding>, output: &str| {
+            let origin = "/policies".to_owned();
+            let output = output.to_owned();
+            Verdict::of_findings(set, set.digest(None), origin, None, findings, output)
+        };
+        let public = PolicyFinding::deny("main.deny", "public");
+        let verdicts = [
+            verdict(violated, vec![public], "FAIL public"),
+            verdict(passed, Vec::new(), "1 test, 1 \"passed\""),
+            Verdict::not_evaluated(
+                &broken.name,
+                broken.digest(None),
+                "/policies".to_owned(),
+                "conftest ended with exit code 3".to_owned(),
+                "an output that is no result".to_owned(),
+            ),
+        ];
+        insta::assert_snapshot!(
+            results(sets.iter().zip(&verdicts)).replace("},", "},\n"),
+            @r#"
+        [{"PolicySetName":"violated","PolicyOutput":"FAIL public","Passed":false,"ReqApprovalCount":2,"Approvals":[],"Hashes":["773639b0d1d6f6100ed81be455e0d7e2ecc4cb68ff628a7c04492f92e892b15e"],"PolicyItemRegex":"FAIL.*"},
+        {"PolicySetName":"passed","PolicyOutput":"1 test, 1 \"passed\"","Passed":true,"ReqApprovalCount":1,"Approvals":[],"Hashes":[],"PolicyItemRegex":"(?s).+"},
+        {"PolicySetName":"broken","PolicyOutput":"conftest ended with exit code 3","Passed":false,"ReqApprovalCount":1,"Approvals":[],"Hashes":[],"PolicyItemRegex":"(?s).+"}]
+        "#
         );
     }
 

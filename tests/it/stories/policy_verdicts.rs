@@ -12,11 +12,13 @@ use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use super::policy_approvals::set;
 use super::policy_gate::reload;
 use crate::stories::NETWORK;
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 use crate::support::office::git;
+use crate::support::rows::recent_runs;
 
 story!(
     each_way_in_which_conftest_ends_is_a_verdict,
@@ -29,6 +31,7 @@ story!(
     a_stage_that_fails_evaluates_nothing,
     a_plan_as_json_that_was_there_before_the_stage_does_not_count,
     a_step_cannot_change_the_plan_that_policies_see,
+    steps_after_the_check_read_its_results_as_atlantis_writes_them,
     a_workflow_that_hides_output_hides_what_conftest_says,
 );
 
@@ -598,6 +601,90 @@ async fn a_step_cannot_change_the_plan_that_policies_see(backend: Backend) {
         bot.heard(pull);
         bot.end(&[LOCK]).await;
     }
+}
+
+/// A command of the plan leaves something else in the place of the file.
+async fn steps_after_the_check_read_its_results_as_atlantis_writes_them(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let two = json!({"approve_count": 2});
+    let sets = [
+        set(
+            dir.path(),
+            "rules",
+            "# fake: deny the bucket is public",
+            &two,
+        ),
+        set(dir.path(), "hints", "# fake: warn no tag", &json!({})),
+        set(dir.path(), "broken", "# fake: crash", &json!({})),
+    ];
+    let plan = json!(["init", "plan", {"run": r#"echo forged >"$POLICYCHECKFILE""#}]);
+    let check = json!([
+        {"run": r#"test ! -e "$POLICYCHECKFILE""#},
+        "show",
+        "policy_check",
+        {"run": r#"cat "$POLICYCHECKFILE""#},
+    ]);
+    let config = json!({
+        "repos": [{"id": "/.*/", "workflow": "custom"}],
+        "workflows": {"custom": {"plan": {"steps": plan}, "policy_check": {"steps": check}}},
+        "policies": {"owners": {"users": ["alice", "bob"]}, "policy_sets": sets},
+    });
+    let (bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    let runs = recent_runs(bot.store(), 1).await;
+    let page = bot.store().run_output(runs[0].id).await.unwrap();
+    let mut lines = page.lines();
+    let line = lines.find(|line| line.starts_with(r#"[{"PolicySetName""#));
+    let file: Value = serde_json::from_str(line.expect(&page)).unwrap();
+    let found = stored(&bot, pull).await;
+    let [rules, hints, broken] = &*found else {
+        panic!("each set has a verdict: {found:#?}");
+    };
+    let [item] = &*rules.items else {
+        panic!("there is one violation: {rules:#?}");
+    };
+    assert!(hints.items.is_empty(), "{hints:#?}");
+    let VerdictOutcome::NotEvaluated(why) = &broken.outcome else {
+        panic!("conftest crashes: {broken:#?}");
+    };
+    assert!(
+        why.starts_with("conftest ended with exit code 1: "),
+        "{why}"
+    );
+    assert_eq!(
+        file,
+        json!([
+            {
+                "PolicySetName": "rules",
+                "PolicyOutput": "FAIL - <redacted plan file> - main - the bucket is public\n\n\
+                                 2 tests, 1 passed, 0 warnings, 1 failure, 0 exceptions\n",
+                "Passed": false,
+                "ReqApprovalCount": 2,
+                "Approvals": [],
+                "Hashes": [item.as_str()],
+                "PolicyItemRegex": "(?s).+",
+            },
+            {
+                "PolicySetName": "hints",
+                "PolicyOutput": "WARN - <redacted plan file> - main - no tag\n\n\
+                                 2 tests, 1 passed, 1 warning, 0 failures, 0 exceptions\n",
+                "Passed": true,
+                "ReqApprovalCount": 1,
+                "Approvals": [],
+                "Hashes": [],
+                "PolicyItemRegex": "(?s).+",
+            },
+            {
+                "PolicySetName": "broken",
+                "PolicyOutput": why,
+                "Passed": false,
+                "ReqApprovalCount": 1,
+                "Approvals": [],
+                "Hashes": [],
+                "PolicyItemRegex": "(?s).+",
+            },
+        ])
+    );
+    is_never_applied(bot, pull).await;
 }
 
 /// Errors of conftest quote policies and plans, so they count as output.

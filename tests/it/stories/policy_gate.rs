@@ -20,6 +20,7 @@ story!(
     the_tutorial_works_as_it_is_printed,
     approvals_are_offered_only_if_they_help,
     no_way_leads_around_the_gate,
+    a_failed_plan_skips_no_checks_of_other_projects,
     the_sets_and_owners_of_now_decide,
     a_stage_that_checks_nothing_makes_no_plan_stale,
     people_withdraw_their_own_approvals_after_the_set_is_gone,
@@ -242,6 +243,63 @@ async fn no_way_leads_around_the_gate(backend: Backend) {
     tells(&mut bot, pull, "alice", ONE, ": applied\n").await;
     assert_eq!(apply_calls(&bot), ["apply app", "apply network"]);
     bot.end(&["acme/infra/app/default by #1", LOCK]).await;
+}
+
+/// One plan of the command fails. Atlantis then checks no project, and applies the others (reference 13.6).
+async fn a_failed_plan_skips_no_checks_of_other_projects(backend: Backend) {
+    const ONE: &str = "lockkeeper apply -d network";
+    const FAILED: &str = "**Plan failed**: `terraform plan` ended with exit code 1.";
+    let dir = tempfile::tempdir().unwrap();
+    let bob = owned_by(&["bob"]);
+    let config = config(&[set(dir.path(), "basics", PUBLIC, &bob)]);
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("enable-policy-checks", "true"),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+    let fails = ("app/main.tf", "# fake: fail plan\n");
+    let pull = bot.open_pull("wider", &[WIDER, fails]).await;
+    let plan = bot.answer(pull);
+    for part in [
+        FAILED,
+        "**❌ Policies did not pass**",
+        "* ❌ the bucket is public",
+    ] {
+        assert!(plan.contains(part), "{part}\n{plan}");
+    }
+    let line = bot.machine_line(pull);
+    for part in [
+        r#""dir":"app","workspace":"default","outcome":"failed""#,
+        r#""dir":"network","workspace":"default","outcome":"policy_failed""#,
+    ] {
+        assert!(line.contains(part), "{part}\n{line}");
+    }
+    let statuses = bot.statuses(pull);
+    let failure = "lockkeeper/policy_check: Failure, Policies of 1/2 projects did not pass.\n";
+    assert!(statuses.contains(failure), "{statuses}");
+    let unmet = "**Apply refused**: the policies of this plan did not pass: `basics` is violated and has 0 of 1 approval.";
+    tells(&mut bot, pull, "alice", ONE, unmet).await;
+    assert_eq!(applies(&bot), 0);
+
+    set(dir.path(), "basics", "", &bob);
+    bot.say(pull, "lockkeeper plan").await;
+    let plan = bot.answer(pull);
+    for part in [FAILED, "**✅ Policies passed**: `basics`"] {
+        assert!(plan.contains(part), "{part}\n{plan}");
+    }
+    let statuses = bot.statuses(pull);
+    let unplanned = "lockkeeper/policy_check: Failure, 1/2 projects had policies checked: the others have no plan.\n";
+    assert!(statuses.contains(unplanned), "{statuses}");
+    tells(&mut bot, pull, "alice", ONE, ": applied\n").await;
+    let no_plan = "**Apply refused**: there is no plan of that project in this pull request.";
+    let other = "lockkeeper apply -d app";
+    tells(&mut bot, pull, "alice", other, no_plan).await;
+    let calls = bot.calls().into_iter();
+    let applied: Vec<String> = calls.filter(|call| call.starts_with("apply ")).collect();
+    assert_eq!(applied, ["apply network"]);
+    let statuses = bot.statuses(pull);
+    assert!(statuses.contains(unplanned), "{statuses}");
+    bot.end(&[LOCK]).await;
 }
 
 /// The server's file changes while the server runs: owners, the place of the policies, the name of the set, and the switch.

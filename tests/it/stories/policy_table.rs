@@ -88,8 +88,87 @@ const WAYS: [Way; 16] = [
     ("team", &["`team` is violated and has 0 of 1 approval"]),
 ];
 
+/// Directory of a project, and parts of the comment with its plan, which shows the problems that exist at that time.
+const AT_PLAN: [Way; 12] = [
+    (FINE, &["**✅ Policies passed**: `fine`"]),
+    (
+        "tool",
+        &[
+            "**Policy set `tool`**: not evaluated: `run: no-such-checker --all` (step 3 of the workflow",
+        ],
+    ),
+    (
+        "crash",
+        &[
+            "**Policy set `crash`**: not evaluated: conftest ended with exit code 1: Error: running test",
+        ],
+    ),
+    (
+        "silent",
+        &[
+            "**Policy set `silent`**: not evaluated: conftest ended with exit code 0, and its report cannot be used",
+        ],
+    ),
+    (
+        "rego",
+        &[
+            "**Policy set `rego`**: not evaluated: ",
+            "main.rego:4:1: expecting expression",
+        ],
+    ),
+    (
+        "web",
+        &[
+            "**Policy set `web`**: not evaluated: ",
+            "there is no function `http.send`",
+        ],
+    ),
+    (
+        "gone",
+        &["**Policy set `gone`**: not evaluated: the policies in "],
+    ),
+    (
+        "huge",
+        &[
+            "**Policy set `huge`**: not evaluated: the plan as JSON has 191 MiB, and at most 128 MiB are evaluated",
+            "**Policy set `huge inside`**: not evaluated: the plan as JSON has 191 MiB, and at most 64 MiB are evaluated",
+        ],
+    ),
+    (
+        "waiver",
+        &[
+            "**Policy set `waiver`**: passed",
+            "Waived by `bob` until 2026-03-02: known",
+        ],
+    ),
+    (
+        "sticky",
+        &["**Policy set `sticky`**: 1 violation, 0 of 1 approval"],
+    ),
+    (
+        "team",
+        &["**Policy set `team`**: 1 violation, 0 of 1 approval"],
+    ),
+    ("foreign", &["**✅ Policies passed**: `foreign`"]),
+];
+
 /// Directory of a project whose verdict counts.
 const FINE: &str = "fine";
+
+/// Policy with a request, which the engine of this program refuses.
+const FETCHES: &str =
+    "\ndeny contains \"m\" if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1/\"})";
+
+/// Waivers that end on the day of the plans.
+const WAIVERS: &str = "waivers: [{rule: main.deny, resource: terraform_data.it, reason: known, owner: bob, until: 2026-03-02}]\n";
+
+/// Checks that a text has all parts of the way of a directory.
+fn assert_told(text: &str, dir: &str, ways: &[Way]) {
+    let (_, parts) = ways.iter().find(|way| way.0 == dir).expect(dir);
+    for part in *parts {
+        assert!(text.contains(part), "{dir}: {part}\n{text}");
+    }
+}
 
 /// Returns a set for one directory, with further keys. Its name is that of the directory.
 fn own(dir: &Path, name: &str, orders: &str, more: &Value) -> Value {
@@ -104,8 +183,6 @@ fn own(dir: &Path, name: &str, orders: &str, more: &Value) -> Value {
 fn sets_of_plans(dir: &Path) -> Vec<Value> {
     let none = json!({});
     let inside = json!({"engine": "embedded"});
-    let fetches =
-        "\ndeny contains \"m\" if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1/\"})";
     let both = json!({"when": {"dirs": ["foreign", "bare"]}});
     let waivers = json!({"waivers": {"branch": "main", "path": "waivers.yaml"}});
     let sticky = json!({"sticky_policy_approvals": true});
@@ -124,7 +201,7 @@ fn sets_of_plans(dir: &Path) -> Vec<Value> {
         own(dir, "crash", "# fake: crash", &none),
         own(dir, "silent", "# fake: silent", &none),
         own(dir, "rego", "\ndeny contains", &inside),
-        own(dir, "web", fetches, &inside),
+        own(dir, "web", FETCHES, &inside),
         own(dir, "gone", "", &json!({"path": dir.join("nowhere")})),
         own(dir, "huge", "", &none),
         own(
@@ -159,7 +236,6 @@ fn server_file(sets: &[Value]) -> String {
 /// Plans all projects, and approves violations as they are then. The pull request extends the waiver of the branch, which does
 /// not count.
 async fn planned(backend: Backend, dir: &Path, file: &Path, sets: &[Value]) -> (Bot, PullNumber) {
-    const WAIVERS: &str = "waivers: [{rule: main.deny, resource: terraform_data.it, reason: known, owner: bob, until: 2026-03-02}]\n";
     const EXTENDED: &str = "waivers: [{rule: main.deny, resource: '*', reason: extended, owner: alice, until: 2030-12-31}]\n";
     const USED: &str = "* ⚪ the bucket is public — `terraform_data.it` (`main.deny`). Waived by `bob` until 2026-03-02: known\n";
     std::fs::write(file, server_file(sets)).unwrap();
@@ -182,9 +258,12 @@ async fn planned(backend: Backend, dir: &Path, file: &Path, sets: &[Value]) -> (
     let mut after = with(WIDER.1);
     after.push(("waivers.yaml", EXTENDED));
     let pull = bot.open_pull("wider", &after).await;
-    let told = bot.heard(pull).join("\n");
-    assert!(told.contains(USED), "{told}");
-    assert!(!told.contains("2030-12-31"), "{told}");
+    let comments = bot.heard(pull).join("\n");
+    assert!(comments.contains(USED), "{comments}");
+    assert!(!comments.contains("2030-12-31"), "{comments}");
+    for (dir, _) in AT_PLAN {
+        assert_told(&comments, dir, &AT_PLAN);
+    }
     for (who, command) in [
         ("bob", "lockkeeper approve_policies -d sticky"),
         ("olga", "lockkeeper approve_policies -d team"),
@@ -280,7 +359,8 @@ async fn the_api_applies_nothing_without_a_verdict_that_counts(backend: Backend)
         ("repo-config", file.as_str()),
         ("enable-policy-checks", "true"),
     ];
-    let bot = Bot::with(backend, &[WIDER], &flags).await;
+    let files = [WIDER, ("waivers.yaml", WAIVERS)];
+    let bot = Bot::with(backend, &files, &flags).await;
     let app = network(&bot).await;
     let plan = told(&bot, &app, ApplicationAction::Plan).await;
     assert!(plan.contains("Policies passed"), "{plan}");
@@ -317,6 +397,30 @@ async fn the_api_applies_nothing_without_a_verdict_that_counts(backend: Backend)
         assert!(refused.contains(reason), "{reason}\n{refused}");
         assert_eq!(applies(&bot), 0);
     }
+    let (none, inside) = (json!({}), json!({"engine": "embedded"}));
+    let nowhere = json!({"path": dir.path().join("nowhere")});
+    let waivers = json!({"waivers": {"branch": "main", "path": "waivers.yaml"}});
+    for (name, orders, more) in [
+        ("crash", "# fake: crash", &none),
+        ("silent", "# fake: silent", &none),
+        ("rego", "\ndeny contains", &inside),
+        ("web", FETCHES, &inside),
+        ("gone", "", &nowhere),
+        ("waiver", PUBLIC, &waivers),
+    ] {
+        let mut one = own(dir.path(), name, orders, more);
+        one["when"] = json!({"dirs": ["network"]});
+        reload(&bot, &path, &of(&one)).await;
+        let plan = told(&bot, &app, ApplicationAction::Plan).await;
+        assert_told(&plan, name, &AT_PLAN);
+        if name == "waiver" {
+            bot.db.clock.advance(Duration::from_hours(24));
+        }
+        let refused = told(&bot, &app, ApplicationAction::Apply).await;
+        assert_told(&refused, name, &WAYS);
+        assert_eq!(applies(&bot), 0);
+    }
+    reload(&bot, &path, &of(&basics)).await;
     let plan = told(&bot, &app, ApplicationAction::Plan).await;
     assert!(plan.contains("Policies passed"), "{plan}");
     let applied = told(&bot, &app, ApplicationAction::Apply).await;

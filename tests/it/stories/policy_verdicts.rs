@@ -24,6 +24,7 @@ story!(
     each_way_in_which_conftest_ends_is_a_verdict,
     policies_of_a_branch_are_never_those_of_the_pull_request,
     policies_of_another_repository_are_those_of_their_tag_or_commit,
+    policies_know_the_author_the_approvals_and_the_earlier_plan,
     each_set_needs_a_step_that_evaluates_it,
     a_step_reports_about_the_set_that_it_names,
     a_plan_is_cancelled_while_conftest_works,
@@ -336,6 +337,121 @@ async fn policies_of_another_repository_are_those_of_their_tag_or_commit(backend
     let found = stored(&bot, pull).await;
     assert_eq!(found[1].content, Some(digest_of(NEW)));
     is_never_applied(bot, pull).await;
+}
+
+/// Rules for the embedded engine that tell facts of the pull request.
+const TELLS_FACTS: &str = r#"
+import rego.v1
+
+deny contains msg if {
+  msg := concat(" ", ["opened by", data.lockkeeper.author])
+}
+
+deny contains msg if {
+  some login in data.lockkeeper.approvals
+  msg := concat(" ", ["approved by", login])
+}
+
+deny contains "the first plan" if data.lockkeeper.earlier_plan == null
+
+deny contains msg if {
+  data.lockkeeper.earlier_plan != null
+  msg := concat(" ", ["the plan after", data.lockkeeper.earlier_plan.id])
+}
+"#;
+
+/// Returns the sorted messages of the set `facts`.
+async fn told_facts(bot: &Bot, pull: PullNumber) -> Vec<String> {
+    let mut verdicts = stored(bot, pull).await.into_iter();
+    let verdict = verdicts
+        .find(|verdict| verdict.set.as_str() == "facts")
+        .expect("the plan was checked");
+    assert_eq!(verdict.outcome, VerdictOutcome::Failed);
+    let findings = verdict.findings.into_iter();
+    let mut messages: Vec<String> = findings.map(|finding| finding.message).collect();
+    messages.sort();
+    messages
+}
+
+/// Returns the facts of every test that the stand-in for conftest has noted.
+fn noted_facts(bot: &Bot) -> Vec<Value> {
+    let calls = std::fs::read_to_string(bot.tools.join("conftest-calls")).unwrap();
+    let lines = calls.lines().filter(|line| line.starts_with('{'));
+    lines
+        .map(|line| {
+            let mut data: Value = serde_json::from_str(line).unwrap();
+            data["lockkeeper"].take()
+        })
+        .collect()
+}
+
+/// Returns the identifier of the only plan.
+async fn only_plan(bot: &Bot, pull: PullNumber) -> String {
+    let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    assert_eq!(plans.len(), 1, "{plans:?}");
+    plans[0].id.to_string()
+}
+
+/// Both engines get the facts. Carol reviews the first commit, and bob the second one.
+async fn policies_know_the_author_the_approvals_and_the_earlier_plan(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let embedded = json!({"engine": "embedded"});
+    let sets = [
+        set(dir.path(), "facts", TELLS_FACTS, &embedded),
+        set(dir.path(), "noted", "", &json!({})),
+    ];
+    let config = json!({"policies": {"owners": {"users": ["alice"]}, "policy_sets": sets}});
+    let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
+    bot.heard(pull);
+    let told = told_facts(&bot, pull).await;
+    assert_eq!(told, ["opened by alice", "the first plan"]);
+    let first = only_plan(&bot, pull).await;
+
+    bot.approve(pull, "carol");
+    bot.say(pull, "lockkeeper plan").await;
+    bot.heard(pull);
+    let told = told_facts(&bot, pull).await;
+    let after = format!("the plan after {first}");
+    assert_eq!(
+        told,
+        ["approved by carol", "opened by alice", after.as_str()]
+    );
+
+    let more = ("network/main.tf", "# fake: add 3 change 1 destroy 0\n");
+    bot.push("wider", &[more]).await;
+    bot.settle().await;
+    bot.heard(pull);
+    bot.approve(pull, "bob");
+    let third = only_plan(&bot, pull).await;
+    bot.say(pull, "lockkeeper plan").await;
+    bot.heard(pull);
+    let told = told_facts(&bot, pull).await;
+    let after = format!("the plan after {third}");
+    assert_eq!(told, ["approved by bob", "opened by alice", after.as_str()]);
+
+    let noted = noted_facts(&bot);
+    assert_eq!(noted.len(), 4, "{noted:#?}");
+    assert!(
+        noted.iter().all(|facts| facts["author"] == "alice"),
+        "{noted:#?}"
+    );
+    let approvals: Vec<Value> = noted
+        .iter()
+        .map(|facts| facts["approvals"].clone())
+        .collect();
+    let expected = json!([[], ["carol"], [], ["bob"]]);
+    assert_eq!(Value::Array(approvals), expected);
+    let earlier = |number: usize| noted[number].get("earlier_plan").unwrap();
+    assert_eq!(earlier(0), &Value::Null);
+    assert_eq!(
+        (&earlier(1)["id"], &earlier(1)["counts"]["add"]),
+        (&json!(first), &json!(2))
+    );
+    assert_eq!(
+        (&earlier(3)["id"], &earlier(3)["counts"]["add"]),
+        (&json!(third), &json!(3))
+    );
+    bot.end(&[LOCK]).await;
 }
 
 /// Returns a configuration with sets that these steps evaluate.

@@ -114,6 +114,33 @@ pub fn may_approve(set: &NeededSet, verdict: &Verdict, login: &str, teams: &[Str
         })
 }
 
+/// Returns the logins of people whose approvals would count for a verdict, but who may not approve it any more: they were removed
+/// from the owners, or left the team. Each person is named once, the oldest approval first.
+pub fn former_approvers(
+    set: &NeededSet,
+    verdict: &Verdict,
+    approvals: &[PolicyApproval],
+    plan: &PlanId,
+) -> Vec<String> {
+    let given: Vec<PersonApproval<'_>> = by_person(approvals)
+        .into_iter()
+        .filter(|one| one.approval.counts(set, verdict, plan))
+        .collect();
+    let people_now: HashSet<usize> = given
+        .iter()
+        .filter(|one| may_approve(set, verdict, &one.approval.login, &one.approval.teams))
+        .map(|one| one.person)
+        .collect();
+    let former: Vec<PersonApproval<'_>> = given
+        .into_iter()
+        .filter(|one| !people_now.contains(&one.person))
+        .collect();
+    newest_by_person(&former)
+        .into_iter()
+        .map(|approval| approval.login.clone())
+        .collect()
+}
+
 /// Returns the teams that decide whether somebody may approve: those of the owners and those that rules name, each once.
 pub fn deciding_teams(set: &NeededSet, verdict: &Verdict) -> Vec<String> {
     let of_rules = verdict

@@ -12,6 +12,7 @@ use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
 use lockkeeper_policy::verdict::Verdict;
 
 use super::CommandCx;
+use super::approvals::quoted;
 use super::policies::{PlannedRules, Policies};
 use super::projects::Work;
 use crate::authz;
@@ -334,14 +335,16 @@ pub(super) enum PolicyWayOut {
     Plan,
 }
 
-/// Explains why the policy sets do not let a plan be applied, and the way out (P10).
+/// Explains why the policy sets do not let a plan be applied, and the way out (P10). The approvals name only teams that their
+/// authors are still in.
 pub(super) fn refusal(
     cx: &CommandCx<'_>,
     sets: &[CurrentSet],
     found: &PlanPolicies,
     decisions: &[(SetName, SetDecision)],
-    project: &ProjectKey,
+    plan: &PlanRecord,
 ) -> (UserText, PolicyWayOut) {
+    let project = &plan.project;
     let word = cx.ctx.settings.comments.executable();
     let unmet: Vec<&(SetName, SetDecision)> = decisions
         .iter()
@@ -375,6 +378,7 @@ pub(super) fn refusal(
     let mut hints = Vec::new();
     // Approvals of this plan are of no use if it has to be made again.
     for (name, decision) in unmet.iter().take(MOST_SETS).filter(|_| !needs_plan) {
+        hints.extend(former_hint(sets, found, plan.id, name));
         hints.extend(approval_hint(cx, sets, found, name, decision, project));
     }
     let broken: Vec<&str> = unmet
@@ -450,6 +454,34 @@ fn reason(name: &SetName, decision: &SetDecision) -> String {
     }
 }
 
+/// Returns the sentence about approvals that do not count any more, because their authors are no owners now.
+fn former_hint(
+    sets: &[CurrentSet],
+    found: &PlanPolicies,
+    plan: PlanId,
+    name: &SetName,
+) -> Option<String> {
+    let (set, definition) = sets.iter().find(|(set, _)| set.name == *name)?;
+    let verdict = found.verdicts.iter().find(|verdict| verdict.set == *name)?;
+    let needed = set.needed(definition.clone());
+    let logins = decision::former_approvers(&needed, verdict, &found.approvals, &plan);
+    former_sentence(name, &logins)
+}
+
+fn former_sentence(name: &SetName, logins: &[String]) -> Option<String> {
+    let people: Vec<String> = logins.iter().map(|login| quoted(login)).collect();
+    match people.as_slice() {
+        [] => None,
+        [one] => Some(format!(
+            "The approval of {one} does not count any more, because {one} may not approve `{name}` any more."
+        )),
+        all => Some(format!(
+            "The approvals of {} do not count any more, because these people may not approve `{name}` any more.",
+            all.join(", ")
+        )),
+    }
+}
+
 /// Returns who can approve violations of a set, and how.
 fn approval_hint(
     cx: &CommandCx<'_>,
@@ -482,4 +514,27 @@ fn approval_hint(
         ""
     };
     Some(format!("{who}{author} Comment `{}`.", command.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn former_approvers_are_named() {
+        let name = SetName::parse("basics").unwrap();
+        let sentence = |logins: &[&str]| {
+            let logins: Vec<String> = logins.iter().map(|&login| login.to_owned()).collect();
+            former_sentence(&name, &logins)
+        };
+        assert_eq!(sentence(&[]), None);
+        assert_eq!(
+            sentence(&["b`ob"]).unwrap(),
+            "The approval of `b'ob` does not count any more, because `b'ob` may not approve `basics` any more."
+        );
+        assert_eq!(
+            sentence(&["bob", "olga"]).unwrap(),
+            "The approvals of `bob`, `olga` do not count any more, because these people may not approve `basics` any more."
+        );
+    }
 }

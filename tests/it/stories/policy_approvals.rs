@@ -273,7 +273,15 @@ async fn members_of_a_team_approve(backend: Backend) {
         .set_team("acme", NewTeam::new("Ops").with(&["bob"]))
         .unwrap();
     bot.db.clock.advance(Duration::from_mins(1));
-    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    bot.say(pull, APPLY).await;
+    let refused = bot.answer(pull);
+    for part in [
+        "`basics` is violated and has 0 of 1 approval. Nothing was applied",
+        "* The approval of `olga` does not count any more, because `olga` may not approve `basics` any more.\n",
+        "* Members of `acme/ops` can approve the violations of `basics`.",
+    ] {
+        assert!(refused.contains(part), "{part}\n{refused}");
+    }
     assert_eq!(applies(&bot), 0);
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;

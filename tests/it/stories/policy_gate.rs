@@ -322,7 +322,15 @@ async fn the_sets_and_owners_of_now_decide(backend: Backend) {
     let mut left = basics.clone();
     left["owners"] = json!({"users": ["olga"]});
     reload(&bot, &path, &of(&left)).await;
-    tells(&mut bot, pull, "alice", APPLY, "has 0 of 1 approval.").await;
+    bot.say(pull, APPLY).await;
+    let refused = bot.answer(pull);
+    for part in [
+        "`basics` is violated and has 0 of 1 approval. Nothing was applied",
+        "* The approval of `bob` does not count any more, because `bob` may not approve `basics` any more.\n",
+        "* `olga` can approve the violations of `basics`.",
+    ] {
+        assert!(refused.contains(part), "{part}\n{refused}");
+    }
 
     let mut moved = set(dir.path(), "elsewhere", PUBLIC, &owned_by(&["bob"]));
     moved["name"] = json!("basics");

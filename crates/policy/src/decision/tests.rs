@@ -511,6 +511,45 @@ fn owners_and_the_teams_of_rules_may_approve() {
     assert!(!may_approve(&needed, &denied, "mallory", &net));
 }
 
+#[test]
+fn people_who_may_not_approve_any_more_are_former_approvers() {
+    let former = |gate: &Gate| {
+        former_approvers(
+            &gate.needed[1],
+            &gate.verdicts[1],
+            &gate.approvals,
+            &plan_id(1),
+        )
+    };
+    let mut gate = Gate::open();
+    assert!(former(&gate).is_empty(), "alice is an owner");
+    gate.needed[1].owners.users.retain(|user| user != "alice");
+    assert_eq!(gate.violated(), needs(1, &[]));
+    assert_eq!(former(&gate), ["alice"]);
+    let others: [(&str, Harm); 4] = [
+        ("the approval is of an earlier plan", |gate| {
+            gate.approvals[0].plan = plan_id(0);
+        }),
+        ("the approval saw no violation", |gate| {
+            gate.approvals[0].items.clear();
+        }),
+        ("a team of the person is an owner", |gate| {
+            gate.approvals[0].teams = vec!["acme/security".to_owned()];
+        }),
+        ("the person approved again, with a new login", |gate| {
+            let mut again = gate.approvals[0].clone();
+            again.login = "bob".to_owned();
+            again.at = at(1);
+            gate.approvals.push(again);
+        }),
+    ];
+    for (why, change) in others {
+        let mut gate = gate.clone();
+        change(&mut gate);
+        assert!(former(&gate).is_empty(), "{why}");
+    }
+}
+
 /// Findings of a small world, so that equal ones are frequent.
 fn findings() -> impl Strategy<Value = Vec<PolicyFinding>> {
     let level = prop_oneof![

@@ -522,7 +522,8 @@ pub(super) async fn pass(
             } else {
                 decisions
             };
-            match policy_checks::refusal(cx, &sets, &ready.policies, &decisions, &plan.project) {
+            let found = ready.policies.clone().with_members(&ready.members);
+            match policy_checks::refusal(cx, &sets, &found, &decisions, plan) {
                 (text, PolicyWayOut::Approve) => GateRefusal::ForNow(text),
                 (text, PolicyWayOut::Plan) => GateRefusal::Stale(text),
             }

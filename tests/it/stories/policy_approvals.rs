@@ -20,6 +20,7 @@ story!(
     a_sticky_approval_counts_as_long_as_the_violations_are_the_same,
     every_person_counts_once_and_the_author_not_at_all,
     members_of_a_team_approve,
+    a_rule_needs_as_many_members_of_its_team_as_it_says,
     an_approval_can_be_withdrawn,
     owners_withdraw_whatever_the_author_does,
     an_approval_that_was_cut_off_is_told_as_given,
@@ -285,6 +286,45 @@ async fn members_of_a_team_approve(backend: Backend) {
     assert_eq!(applies(&bot), 0);
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     tells(&mut bot, pull, "alice", APPLY, "Ran Apply for").await;
+    assert_eq!(applies(&bot), 1);
+    bot.end(&[LOCK]).await;
+}
+
+/// The rule names a team, so the approval of the owner of the set is stored and does not count.
+async fn a_rule_needs_as_many_members_of_its_team_as_it_says(backend: Backend) {
+    const RULE: &str = r#"
+import rego.v1
+
+require_approval contains result if {
+  input.resource_changes
+  result := {"msg": "permissions change", "count": 2, "teams": ["acme/ops"]}
+}
+"#;
+    let dir = tempfile::tempdir().unwrap();
+    let keys = json!({"owners": {"users": ["bob"]}, "engine": "embedded"});
+    let sets = [set(dir.path(), "basics", RULE, &keys)];
+    let (mut bot, pull) = planned(backend, &sets).await;
+    let ops = NewTeam::new("Ops").with(&["olga", "carol"]);
+    bot.github.set_team("acme", ops).unwrap();
+    let plan = bot.answer(pull);
+    for part in ["permissions change", "1 violation, 0 of 2 approvals"] {
+        assert!(plan.contains(part), "{part}\n{plan}");
+    }
+    let refused =
+        "`alice` may not approve `basics`. `bob`, or members of `acme/ops`, can approve it.";
+    tells(&mut bot, pull, "alice", APPROVE, refused).await;
+    let owner = "`bob` approved the violations of `basics`. Still needed: 2 approvals of `basics`.";
+    tells(&mut bot, pull, "bob", APPROVE, owner).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 0 of 2 approvals.").await;
+    bot.db.clock.advance(Duration::from_mins(1));
+    let half = "1 violation, 1 of 2 approvals, by `olga`";
+    tells(&mut bot, pull, "olga", APPROVE, half).await;
+    tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
+    assert_eq!(applies(&bot), 0);
+    bot.db.clock.advance(Duration::from_mins(1));
+    let both = "1 violation, approved by `olga` and `carol`";
+    tells(&mut bot, pull, "carol", APPROVE, both).await;
+    tells(&mut bot, pull, "alice", APPLY, ": applied\n").await;
     assert_eq!(applies(&bot), 1);
     bot.end(&[LOCK]).await;
 }

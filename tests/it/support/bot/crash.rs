@@ -11,10 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Replica};
 use lockkeeper::config::access::TeamAuthz;
-use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::queue::Tick;
 
-use super::{Bot, build, services};
+use super::{Bot, build, config_of, services};
 
 impl Bot {
     /// Works, but stops after this many wake-ups: a kill between any two instructions. Returns `false` if everything
@@ -100,12 +99,7 @@ impl Bot {
         ] {
             flags.insert(flag.to_owned(), vec![value.to_owned()]);
         }
-        let raw = RawSettings {
-            flags,
-            ..RawSettings::default()
-        };
-        let (config, _) =
-            ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        let config = config_of(&flags);
         let pages = app::router(&replica.ctx, &config, replica.ctx.closing.clone()).await;
         let said = format!("Basic {}", STANDARD.encode(format!("ops:{PASSWORD}")));
         pages

@@ -3,7 +3,8 @@
 //! An `init` may have two things that no plan may have: the cache of providers, which all owners share, and credentials for
 //! private modules. So nothing of the pull request may run in it, or have a say in what it leaves for others:
 //!
-//! - If the configuration names a program in another way than by a backend ([`init_programs`]), it gets neither.
+//! - If the configuration names a program in another way than by a backend ([`init_programs`]), it gets neither. So does an
+//!   `init` inside of a repository that the pull request has made ([`local_git`]).
 //! - A backend can name programs as well. With one that is more than a bucket ([`backends`]), the `init` runs in two parts. The
 //!   first one fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The
 //!   second one prepares the backend, with nothing that a plan may not have.
@@ -13,12 +14,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::DirEntry;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
-use super::{Steps, backends, init_programs};
+use super::plain_init::expanded_words;
+use super::{Steps, backends, init_programs, local_git};
 use crate::config::workflow::WorkflowOrigin;
 use crate::git::ModuleAccess;
 use crate::model::Distribution;
@@ -28,14 +31,18 @@ use crate::workflow::lock_file::{self, LockFile};
 use crate::workflow::running::ProgramObserver;
 use crate::workflow::{CacheSession, InitPlace};
 
-/// Variables that decide which programs the tool runs and where it gets packages from. An `env` step can set them.
-const CONFIGURE_TOOLS: [&str; 5] = [
+/// Variables that decide which programs the tool and git run and where packages come from. An `env` step can set them.
+const CONFIGURE_TOOLS: [&str; 6] = [
     "TF_CLI_CONFIG_FILE",
     "TERRAFORM_CONFIG",
-    "TF_ENCRYPTION",
+    ENCRYPTION,
+    "GIT_CONFIG_GLOBAL",
     "HOME",
     "XDG_CONFIG_HOME",
 ];
+
+/// Variable with a configuration, where the others have paths.
+const ENCRYPTION: &str = "TF_ENCRYPTION";
 
 /// Variables with arguments for `init`.
 const ARGUMENTS: [&str; 2] = ["TF_CLI_ARGS", "TF_CLI_ARGS_init"];
@@ -111,7 +118,10 @@ impl Steps<'_> {
             Box::pin(self.init_in_two(args, (packages, modules), name)).await
         } else {
             let shown = self.shown(&args);
-            let cmd = self.with_modules(self.command(args), modules);
+            let mut cmd = self.command(args);
+            if shares {
+                cmd = self.with_modules(cmd, modules);
+            }
             Box::pin(self.one_init(cmd, packages, name, &shown)).await
         };
         match ended {
@@ -216,9 +226,16 @@ impl Steps<'_> {
         command: &str,
     ) -> io::Result<Option<SharedPackages>> {
         let programs = ProgramObserver::begin(self.exec.hold);
-        let words: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
-        if self.init_runs_programs(None, &[]).await?.is_some()
-            || self.backend_may_name_program(&words).await?
+        // A pull request that writes its own workflow could name a program of its own.
+        if self.origin == WorkflowOrigin::Repository {
+            return Ok(None);
+        }
+        let Some(words) = expanded_words(command, &self.of_command()) else {
+            return Ok(None);
+        };
+        if self.init_runs_programs(None, &words[1..]).await?.is_some()
+            || self.backend_may_name_program(&words[1..]).await?
+            || words.iter().any(|word| names_packages(word))
         {
             return Ok(None);
         }
@@ -274,14 +291,21 @@ impl Steps<'_> {
         DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
     }
 
+    /// Gives a command access to modules. Git uses no bare repository that a program makes around the project meanwhile.
     fn with_modules(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
-        let Some(access) = modules else {
-            return cmd;
-        };
         let before = self
             .variable("GIT_CONFIG_COUNT")
             .and_then(|count| count.to_str()?.parse().ok());
-        access.give(cmd, before.unwrap_or(0))
+        let before: usize = before.unwrap_or(0);
+        let (key, value) = local_git::IGNORE_BARE;
+        let cmd = cmd
+            .env("GIT_CONFIG_COUNT", (before + 1).to_string())
+            .env(format!("GIT_CONFIG_KEY_{before}"), key)
+            .env(format!("GIT_CONFIG_VALUE_{before}"), value);
+        match modules {
+            Some(access) => access.give(cmd, before + 1),
+            None => cmd,
+        }
     }
 
     /// Returns the data directory as people of the repository know it.
@@ -302,6 +326,10 @@ impl Steps<'_> {
             .find(|name| self.set.contains_key(OsStr::new(name)))
         {
             return Ok(Some(format!("a step sets `{name}`")));
+        }
+        let is_path_of_checkout = |name: &&&str| **name != ENCRYPTION && self.is_relative(name);
+        if let Some(name) = CONFIGURE_TOOLS.iter().find(is_path_of_checkout) {
+            return Ok(Some(format!("`{name}` is a path in the checkout")));
         }
         let texts = args.iter().map(OsString::as_os_str);
         if texts
@@ -353,8 +381,13 @@ impl Steps<'_> {
                 "a step sets `{name}` to words that are not options, or have quotes"
             )));
         }
-        let dir = self.dir.to_owned();
-        apart(move || init_programs::why(&dir, tool)).await
+        let [dir, root, mirror] =
+            [self.dir, self.exec.place.root, self.exec.place.mirror].map(Path::to_owned);
+        apart(move || match local_git::why(&dir, &root, &mirror)? {
+            None => init_programs::why(&dir, tool),
+            why => Ok(why),
+        })
+        .await
     }
 
     /// Returns true if an `init` may prepare a backend that names a program, because of the configuration, of arguments, of
@@ -398,10 +431,18 @@ impl Steps<'_> {
                 && Path::new(value).is_relative()
                 && self.dir.join(value).symlink_metadata().is_ok()
         };
+        // The tools read these themselves, and the data directory is checked (`init_runs_programs`).
+        let is_of_tool = |name: &OsStr| is_of_configuration(name) || name == "TF_DATA_DIR";
         let mut variables = self.environment.iter();
         !has_home
             || !self.set.keys().all(|name| is_of_configuration(name))
-            || variables.any(|(_, value)| is_in_checkout(value))
+            || variables.any(|(name, value)| !is_of_tool(name) && is_in_checkout(value))
+    }
+
+    /// Returns true if a variable has a path that is not absolute. Programs look for it in the checkout.
+    fn is_relative(&self, name: &str) -> bool {
+        let value = self.variable(name);
+        value.is_some_and(|value| !value.is_empty() && Path::new(value).is_relative())
     }
 
     /// Returns a variable, other than those of the configuration, that a workflow of the repository sets. With many, such as
@@ -414,13 +455,24 @@ impl Steps<'_> {
             .map(OsString::as_os_str)
     }
 
-    /// Returns a file in the home directory of a run that programs may read their configuration from, if there is one. Runs as
-    /// another user have a home directory of their own, which is empty at first.
+    /// Returns a file in the home directory of a run that programs may read their configuration from, if earlier steps could
+    /// have made it. Runs as another user have a directory of their own, which is empty at first, or one of their user.
     fn left_in_home(&self) -> io::Result<Option<OsString>> {
-        if self.exec.sandbox.user().is_none() || self.variable("HOME").is_some() {
+        let Some(user) = self.exec.sandbox.user() else {
             return Ok(None);
-        }
-        for entry in std::fs::read_dir(self.exec.place.tmp)? {
+        };
+        let home = match self.variable("HOME") {
+            None => self.exec.place.tmp,
+            Some(named) => {
+                let named = Path::new(named);
+                let is_own = named.metadata().is_ok_and(|found| found.uid() == user.uid);
+                if !is_own {
+                    return Ok(None);
+                }
+                named
+            }
+        };
+        for entry in std::fs::read_dir(home)? {
             let entry = entry?;
             let name = entry.file_name();
             let is_harmless = match name.to_str() {
@@ -500,8 +552,9 @@ fn has_only_checks(dir: &DirEntry) -> io::Result<bool> {
         return Ok(false);
     }
     for entry in std::fs::read_dir(dir.path())? {
+        // Files with other names can be configuration (`*.tfrc`).
         let name = entry?.file_name();
-        if !name.as_encoded_bytes().starts_with(b"checkpoint_") {
+        if name != "checkpoint_cache" && name != "checkpoint_signature" {
             return Ok(false);
         }
     }

@@ -7,6 +7,9 @@
 //! has to run in the project's directory, because the links there are changed to lead to the store afterwards. A
 //! command that is not certain to qualify fetches its own packages: that is slower, but safe.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
 use crate::config::workflow::Shell;
 
 /// Shells that parse a command as the rules below assume.
@@ -25,6 +28,12 @@ const UNSURE: [&str; 4] = ["plugin-dir", "from-module", "COMMENT_ARGS", "$@"];
 pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
     let command = command.replace("\\\n", " ");
     let command = command.trim();
+    // A program with a relative path is one of the checkout.
+    let is_installed = |program: &str| program.starts_with('/') || !program.contains('/');
+    if !is_installed(&shell.program) || !command.split_whitespace().next().is_some_and(is_installed)
+    {
+        return false;
+    }
     let shell = shell.program.rsplit('/').next().unwrap_or_default();
     if !SHELLS.contains(&shell)
         || command.contains(SYNTAX)
@@ -36,6 +45,46 @@ pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
     words.next().is_some_and(is_program)
         && words.next() == Some("init")
         && words.all(|word| word.starts_with('-'))
+}
+
+/// Returns the words of such a command as the shell expands them. `None`: a value has characters that make several words of one,
+/// or the command expands more than the names of variables.
+pub(super) fn expanded_words(
+    command: &str,
+    variables: &BTreeMap<OsString, OsString>,
+) -> Option<Vec<OsString>> {
+    let command = command.replace("\\\n", " ");
+    let expanded = |word: &str| {
+        let mut parts = word.split('$');
+        let mut all = parts.next()?.to_owned();
+        for part in parts {
+            let (name, rest) = match part.strip_prefix('{') {
+                Some(part) => part.split_once('}')?,
+                None => part.split_at(part.find(|c: char| !is_of_name(c)).unwrap_or(part.len())),
+            };
+            let is_name = !name.is_empty()
+                && name.chars().all(is_of_name)
+                && !name.starts_with(|c: char| c.is_ascii_digit());
+            let value = variables
+                .get(OsStr::new(name))
+                .map_or(Some(""), |value| value.to_str())?;
+            if !is_name || value.contains(|c: char| c.is_whitespace() || "*?[".contains(c)) {
+                return None;
+            }
+            all.push_str(value);
+            all.push_str(rest);
+        }
+        Some(OsString::from(all))
+    };
+    // A shell with other separators would make other words.
+    if variables.contains_key(OsStr::new("IFS")) || command.contains(['*', '?', '[']) {
+        return None;
+    }
+    command.split_whitespace().map(expanded).collect()
+}
+
+fn is_of_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
 }
 
 /// Accepts `terraform`, `tofu1.10.0`, `/usr/bin/terraform$ATLANTIS_TERRAFORM_VERSION` and the like.
@@ -59,6 +108,57 @@ fn is_program(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_known_only_if_the_shell_makes_one_of_each() {
+        let variables: BTreeMap<OsString, OsString> =
+            [("WORKSPACE", "prod"), ("DIR", "/a/b c"), ("GLOB", "a*")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into();
+        let words = |command: &str| {
+            let words = expanded_words(command, &variables)?;
+            Some(
+                words
+                    .into_iter()
+                    .map(|word| word.into_string().unwrap())
+                    .collect::<Vec<_>>()
+                    .join("|"),
+            )
+        };
+        for (command, expected) in [
+            ("terraform init", Some("terraform|init")),
+            (
+                "terraform init -backend-config=${WORKSPACE}.$NONE-x",
+                Some("terraform|init|-backend-config=prod.-x"),
+            ),
+            (
+                "terraform init \\\n  -upgrade",
+                Some("terraform|init|-upgrade"),
+            ),
+            ("terraform init -x=$DIR", None),
+            ("terraform init -x=$GLOB", None),
+            ("terraform init -x=*", None),
+            ("terraform init -x=${WORKSPACE:-y}", None),
+            ("terraform init -x=$1", None),
+            ("terraform init -x=$", None),
+        ] {
+            assert_eq!(words(command).as_deref(), expected, "{command}");
+        }
+        let other = [(OsString::from("IFS"), OsString::from("-"))].into();
+        assert_eq!(expanded_words("terraform init", &other), None);
+    }
+
+    #[test]
+    fn a_program_of_the_checkout_is_not_plain() {
+        for command in ["./terraform init", "bin/terraform init", "../tofu init"] {
+            assert!(!is_plain_init(&Shell::default(), command), "{command}");
+        }
+        let shell = Shell {
+            program: "./sh".to_owned(),
+            args: vec!["-c".to_owned()],
+        };
+        assert!(!is_plain_init(&shell, "terraform init"));
+    }
 
     #[test]
     fn one_init_and_nothing_else_is_plain() {

@@ -64,6 +64,36 @@ async fn a_program_of_a_backend_has_nothing_that_a_plan_may_not_have() {
     world.finish(&[]).await;
 }
 
+/// Git reads the configuration of a bare repository around the current directory, and `init` starts git for modules. The
+/// protocol `ext` runs a program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repository_beside_the_code_gets_nothing_either() {
+    let world = World::start_with(ordinary(), |_| vec![("main.tf", String::new())]).await;
+    let report = world.dir.path().join("report");
+    let config = "[core]\n\tbare = true\n[protocol \"ext\"]\n\tallow = always\n\
+                  [url \"ext::sh ./spy.sh \"]\n\tinsteadOf = https://modules.example.com/\n";
+    let spy = format!("env >>'{}'\nexit 1\n", report.display());
+    let code = "module \"x\" {\n  source = \"git::https://modules.example.com/x.git\"\n}\n";
+    let files = [
+        Change::write("app/main.tf", code),
+        Change::write("app/HEAD", "ref: refs/heads/main\n"),
+        Change::write("app/config", config),
+        Change::write("app/objects/keep", ""),
+        Change::write("app/refs/keep", ""),
+        Change::write("app/spy.sh", &spy),
+    ];
+    let pull = world.open_with("feature", &files).await;
+    let said = world.answer(pull).await;
+    said.is("autoplan failure | app default failed");
+    let told = "`app` may be a git repository, which can configure programs";
+    assert!(said.text.contains(told), "{}", said.text);
+    // The program runs, as programs of a plan do.
+    let seen = std::fs::read_to_string(&report).unwrap_or_default();
+    assert!(seen.contains("TF_IN_AUTOMATION=true"), "{seen}");
+    assert!(!seen.contains("TF_PLUGIN_CACHE_DIR"), "{seen}");
+    world.finish(&[]).await;
+}
+
 /// With `--run-as`, programs of a run can write to its home directory, and `init` reads its configuration there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_configuration_that_a_step_has_left_gets_nothing_either() {
@@ -86,6 +116,11 @@ async fn a_configuration_that_a_step_has_left_gets_nothing_either() {
             "echo 'host \"x\" {' >$HOME/.terraformrc",
             "an earlier step left `.terraformrc` in the home directory of the run. Therefore `init` gets neither the \
              shared provider cache nor credentials",
+        ),
+        (
+            "hidden",
+            "mkdir -p $HOME/.terraform.d && touch $HOME/.terraform.d/checkpoint_x.tfrc",
+            "an earlier step left `.terraform.d` in the home directory",
         ),
     ] {
         // The comment has the notice only if `init` fails.

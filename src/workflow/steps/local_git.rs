@@ -1,8 +1,8 @@
-//! Detects repositories in a checkout whose configuration git would read.
+//! Detects repositories in a checkout whose configuration git or Mercurial would read.
 //!
 //! `init` fetches modules with git, and git reads the configuration of the repository around its directory. That configuration
-//! can name programs, and a pull request can have the files of a bare repository beside its code. So an `init` in such a place
-//! gets neither the shared cache of providers nor credentials.
+//! can name programs, and a pull request can have the files of a bare repository beside its code, or a directory `.hg`, which
+//! Mercurial reads. So an `init` in such a place gets neither the shared cache of providers nor credentials.
 
 use std::io::{ErrorKind, Read as _, Result};
 use std::path::{Component, Path};
@@ -36,13 +36,13 @@ pub(super) fn why(project: &Path, root: &Path, mirror: &Path) -> Result<Option<S
         } else {
             has(".git")?
         };
-        // Every repository has this file.
-        if is_repository || has("HEAD")? {
+        // Every repository of git has this file, and Mercurial reads its configuration in the same way.
+        if is_repository || has("HEAD")? || has(".hg")? {
             let below = dir.strip_prefix(&root).unwrap_or(dir);
             let shown = below.to_string_lossy().escape_debug().to_string();
             let shown = if shown.is_empty() { "." } else { &shown };
             return Ok(Some(format!(
-                "`{shown}` may be a git repository, which can configure programs"
+                "`{shown}` may be a repository, which can configure programs"
             )));
         }
     }
@@ -90,7 +90,9 @@ mod tests {
         );
         fs::write(root.join(".git"), &own).unwrap();
         assert_eq!(judged(), None);
-        for place in ["HEAD", "a/HEAD", "a/b/HEAD", "a/.git", "a/b/.git"] {
+        for place in [
+            "HEAD", "a/HEAD", "a/b/HEAD", "a/.git", "a/b/.git", ".hg", "a/.hg",
+        ] {
             fs::write(root.join(place), "ref: refs/heads/main\n").unwrap();
             assert!(judged().is_some(), "{place}");
             fs::remove_file(root.join(place)).unwrap();
@@ -101,7 +103,7 @@ mod tests {
         fs::write(root.join("a/b/HEAD"), "").unwrap();
         assert_eq!(
             judged().unwrap(),
-            "`a/b` may be a git repository, which can configure programs"
+            "`a/b` may be a repository, which can configure programs"
         );
         fs::remove_file(root.join("a/b/HEAD")).unwrap();
         for other in [

@@ -82,7 +82,7 @@ impl LockFile {
         self.versions == other.versions
     }
 
-    /// Writes the lock file as it was read. A link in its place is replaced.
+    /// Writes back the lock file that was read. A link in its place is replaced.
     pub fn restore(&self, dir: &Path) -> Result<()> {
         let (parent, name) = beneath::open_parent(dir, Path::new(NAME))?;
         match unlinkat(&parent, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {

@@ -87,13 +87,16 @@ impl EvalLimits {
     /// Explains for people why a child process that evaluates gave no answer. `code` is `None` if a signal ended it. `None`: it
     /// ended with an exit code of its own.
     pub fn explain_end(&self, code: Option<i32>, stderr: &str) -> Option<String> {
-        if stderr.contains("memory allocation of") {
-            return Some(format!(
+        // An error that a policy caused can quote such a text.
+        if code.is_some() {
+            return None;
+        }
+        Some(if stderr.contains("memory allocation of") {
+            format!(
                 "the policies need more than {} MiB of memory on this plan. Make them simpler, or use `engine: conftest`",
                 self.memory_bytes >> 20
-            ));
-        }
-        code.is_none().then(|| {
+            )
+        } else {
             "the embedded engine was ended by a signal: the policies need too much time or memory on this plan, or \
              call each other too deeply. Make them simpler, or use `engine: conftest`"
                 .to_owned()

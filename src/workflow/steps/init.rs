@@ -4,7 +4,7 @@
 //! private modules. So nothing of the pull request may run in it, or have a say in what it leaves for others:
 //!
 //! - If the configuration names a program in another way than by a backend ([`init_programs`]), it gets neither. So does an
-//!   `init` inside of a repository that the pull request has made ([`local_git`]).
+//!   `init` inside of a repository that the pull request has made ([`local_repos`]).
 //! - A backend can name programs as well. With one that is more than a bucket ([`backends`]), the `init` runs in two parts. The
 //!   first one fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The
 //!   second one prepares the backend, with nothing that a plan may not have.
@@ -21,7 +21,7 @@ use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
 use super::plain_init::expanded_words;
-use super::{Steps, backends, init_programs, local_git};
+use super::{Steps, backends, init_programs, local_repos};
 use crate::config::workflow::WorkflowOrigin;
 use crate::git::ModuleAccess;
 use crate::model::Distribution;
@@ -120,7 +120,7 @@ impl Steps<'_> {
             let shown = self.shown(&args);
             let mut cmd = self.command(args);
             if shares {
-                cmd = self.with_modules(cmd, modules);
+                cmd = self.with_git_config(cmd, modules);
             }
             Box::pin(self.one_init(cmd, packages, name, &shown)).await
         };
@@ -159,7 +159,7 @@ impl Steps<'_> {
         let is_read_only = args.iter().any(|arg| is_option(arg, "lockfile"));
         let first = fetching(&args);
         let shown = self.shown(&first);
-        let cmd = self.with_modules(self.command(first), modules);
+        let cmd = self.with_git_config(self.command(first), modules);
         Box::pin(self.one_init(cmd, packages, name.clone(), &shown)).await?;
         if let Some(before) = before.clone() {
             let dir = self.dir.to_owned();
@@ -291,13 +291,14 @@ impl Steps<'_> {
         DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
     }
 
-    /// Gives a command access to modules. Git uses no bare repository that a program makes around the project meanwhile.
-    fn with_modules(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
+    /// Configures git for an `init`: with access to modules, and without bare repositories that a program makes around the
+    /// project meanwhile.
+    fn with_git_config(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
         let before = self
             .variable("GIT_CONFIG_COUNT")
             .and_then(|count| count.to_str()?.parse().ok());
         let before: usize = before.unwrap_or(0);
-        let (key, value) = local_git::IGNORE_BARE;
+        let (key, value) = local_repos::IGNORE_BARE;
         let cmd = cmd
             .env("GIT_CONFIG_COUNT", (before + 1).to_string())
             .env(format!("GIT_CONFIG_KEY_{before}"), key)
@@ -329,7 +330,9 @@ impl Steps<'_> {
         }
         let is_path_of_checkout = |name: &&&str| **name != ENCRYPTION && self.is_relative(name);
         if let Some(name) = CONFIGURE_TOOLS.iter().find(is_path_of_checkout) {
-            return Ok(Some(format!("`{name}` is a path in the checkout")));
+            return Ok(Some(format!(
+                "`{name}` is not an absolute path, so it leads into the checkout"
+            )));
         }
         let texts = args.iter().map(OsString::as_os_str);
         if texts
@@ -383,7 +386,7 @@ impl Steps<'_> {
         }
         let [dir, root, mirror] =
             [self.dir, self.exec.place.root, self.exec.place.mirror].map(Path::to_owned);
-        apart(move || match local_git::why(&dir, &root, &mirror)? {
+        apart(move || match local_repos::why(&dir, &root, &mirror)? {
             None => init_programs::why(&dir, tool),
             why => Ok(why),
         })

@@ -17,7 +17,7 @@ mod filters;
 mod flags;
 mod init;
 mod init_programs;
-mod local_git;
+mod local_repos;
 mod multienv;
 mod plain_init;
 mod policy_check;

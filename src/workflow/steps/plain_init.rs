@@ -21,6 +21,9 @@ const SYNTAX: &[char] = &[
     '\n', ';', '&', '|', '<', '>', '(', ')', '`', '#', '\\', '\'', '"', '!', '~',
 ];
 
+/// Variables that the shell sets itself. A pull request chooses the name of its directory.
+const OF_SHELL: [&str; 3] = ["PWD", "OLDPWD", "_"];
+
 /// Text that may bring options from a comment, or that says where packages come from.
 const UNSURE: [&str; 4] = ["plugin-dir", "from-module", "COMMENT_ARGS", "$@"];
 
@@ -48,7 +51,7 @@ pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
 }
 
 /// Returns the words of such a command as the shell expands them. `None`: a value has characters that make several words of one,
-/// or the command expands more than the names of variables.
+/// only the shell knows it, or the command expands more than the names of variables.
 pub(super) fn expanded_words(
     command: &str,
     variables: &BTreeMap<OsString, OsString>,
@@ -65,10 +68,9 @@ pub(super) fn expanded_words(
             let is_name = !name.is_empty()
                 && name.chars().all(is_of_name)
                 && !name.starts_with(|c: char| c.is_ascii_digit());
-            let value = variables
-                .get(OsStr::new(name))
-                .map_or(Some(""), |value| value.to_str())?;
-            if !is_name || value.contains(|c: char| c.is_whitespace() || "*?[".contains(c)) {
+            let value = variables.get(OsStr::new(name))?.to_str()?;
+            let is_split = value.contains(|c: char| c.is_whitespace() || "*?[".contains(c));
+            if !is_name || is_split || OF_SHELL.contains(&name) {
                 return None;
             }
             all.push_str(value);
@@ -111,10 +113,14 @@ mod tests {
 
     #[test]
     fn words_are_known_only_if_the_shell_makes_one_of_each() {
-        let variables: BTreeMap<OsString, OsString> =
-            [("WORKSPACE", "prod"), ("DIR", "/a/b c"), ("GLOB", "a*")]
-                .map(|(name, value)| (name.into(), value.into()))
-                .into();
+        let variables: BTreeMap<OsString, OsString> = [
+            ("WORKSPACE", "prod"),
+            ("DIR", "/a/b c"),
+            ("GLOB", "a*"),
+            ("PWD", "/srv"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .into();
         let words = |command: &str| {
             let words = expanded_words(command, &variables)?;
             Some(
@@ -128,8 +134,8 @@ mod tests {
         for (command, expected) in [
             ("terraform init", Some("terraform|init")),
             (
-                "terraform init -backend-config=${WORKSPACE}.$NONE-x",
-                Some("terraform|init|-backend-config=prod.-x"),
+                "terraform init -backend-config=${WORKSPACE}.hcl-x",
+                Some("terraform|init|-backend-config=prod.hcl-x"),
             ),
             (
                 "terraform init \\\n  -upgrade",
@@ -137,6 +143,8 @@ mod tests {
             ),
             ("terraform init -x=$DIR", None),
             ("terraform init -x=$GLOB", None),
+            ("terraform init -x=$PWD", None),
+            ("terraform init -x=$UNSET", None),
             ("terraform init -x=*", None),
             ("terraform init -x=${WORKSPACE:-y}", None),
             ("terraform init -x=$1", None),

@@ -85,7 +85,8 @@ async fn a_repository_beside_the_code_gets_nothing_either() {
     let pull = world.open_with("feature", &files).await;
     let said = world.answer(pull).await;
     said.is("autoplan failure | app default failed");
-    let told = "`app` may be a repository, which can configure programs";
+    let told =
+        "`app` has `.git`, `.hg` or `HEAD`, so it may be a repository that configures programs";
     assert!(said.text.contains(told), "{}", said.text);
     // The program runs, as programs of a plan do.
     let seen = std::fs::read_to_string(&report).unwrap_or_default();

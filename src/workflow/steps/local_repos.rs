@@ -42,7 +42,7 @@ pub(super) fn why(project: &Path, root: &Path, mirror: &Path) -> Result<Option<S
             let shown = below.to_string_lossy().escape_debug().to_string();
             let shown = if shown.is_empty() { "." } else { &shown };
             return Ok(Some(format!(
-                "`{shown}` may be a repository, which can configure programs"
+                "`{shown}` has `.git`, `.hg` or `HEAD`, so it may be a repository that configures programs"
             )));
         }
     }
@@ -103,7 +103,7 @@ mod tests {
         fs::write(root.join("a/b/HEAD"), "").unwrap();
         assert_eq!(
             judged().unwrap(),
-            "`a/b` may be a repository, which can configure programs"
+            "`a/b` has `.git`, `.hg` or `HEAD`, so it may be a repository that configures programs"
         );
         fs::remove_file(root.join("a/b/HEAD")).unwrap();
         for other in [

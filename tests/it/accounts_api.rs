@@ -705,6 +705,17 @@ async fn somebody_stars_changes_and_finds_them_again() {
             {"_number": 3, "starred": true, "stars": ["star"]},
         ])
     );
+    let found = async |query: &str| jdoe.get(&format!("/api/changes/?q={query}")).await;
+    assert_eq!(found("is:starred").await.json(), starred);
+    let blue = json!([{"_number": 2, "starred": false, "stars": ["blue", "red"]}]);
+    assert_eq!(found("star:blue").await.json(), blue);
+    assert_eq!(found("star:none").await.json(), json!([]));
+    for query in ["", "is:open", "star:", "is:starred+star:blue"] {
+        let refused = found(query).await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+        let way_out = "write `is:starred` or `star:LABEL`";
+        assert!(refused.text.contains(way_out), "{}", refused.text);
+    }
     let all = admin.get("/jdoe/stars.changes").await.json();
     assert_eq!(
         all[1],

@@ -74,6 +74,11 @@ impl AccountQuery {
                 Some(("email", text)) => AccountMatch::Email(value("email", text)?),
                 Some(("username", text)) => AccountMatch::Username(value("username", text)?),
                 Some(("watches", text)) => AccountMatch::Watches(value("watches", text)?),
+                Some(("is", "starred") | ("star", _)) => {
+                    let what = format!("`{word}` finds changes, not accounts");
+                    let fix = "ask for GET /api/changes/?q=is:starred";
+                    return Err(Problem::error(None, what, fix));
+                }
                 Some(("is", state)) => {
                     let what = format!("there is no `is:{state}`");
                     let fix = "write `is:active` or `is:inactive`";
@@ -236,6 +241,10 @@ mod tests {
         assert_eq!(
             refused("is:foo"),
             "there is no `is:foo`; write `is:active` or `is:inactive`"
+        );
+        assert_eq!(
+            refused("is:starred"),
+            "`is:starred` finds changes, not accounts; ask for GET /api/changes/?q=is:starred"
         );
         assert_eq!(
             refused("limit:0"),

@@ -2,15 +2,18 @@
 //!
 //! - `GET /api/accounts/{account}/starred.changes`, `PUT DELETE /api/accounts/{account}/starred.changes/{change}`
 //! - `GET /api/accounts/{account}/stars.changes`, `GET POST /api/accounts/{account}/stars.changes/{change}`
+//! - `GET /api/changes/?q=is:starred`, `…?q=star:LABEL`
 
 use std::collections::BTreeSet;
 
 use axum::Json;
+use axum::extract::RawQuery;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::blobs::StarLabels;
+use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::refs::ChangeNumber;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +58,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/accounts/{account}/stars.changes/{change}",
             post(change_labels),
         ),
+        (Method::GET, "/api/changes/", get(search)),
+        (Method::GET, "/api/changes", get(search)),
     ]
 }
 
@@ -116,13 +121,49 @@ async fn list(
     only_starred: bool,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
+    list_where(&api, &row, |labels| {
+        !only_starred || labels.contains(StarLabels::STAR)
+    })
+    .await
+}
+
+/// Finds changes by the stars of the account that asks, which nobody else sees.
+async fn search(RawQuery(parameters): RawQuery, api: AccountRequest) -> Result<Response, WebError> {
+    let row = api.account("self").await?;
+    let parameters = parameters.unwrap_or_default();
+    let mut query = String::new();
+    for (name, value) in url::form_urlencoded::parse(parameters.as_bytes()) {
+        if name != "q" {
+            let what = format!("there is no parameter `{}`", shown(&name));
+            return Err(Problem::error(None, what, "known is q").into());
+        }
+        query = value.trim().to_owned();
+    }
+    let label = match query.split_once(':') {
+        Some(("is", "starred")) => StarLabels::STAR,
+        Some(("star", label)) if !label.is_empty() => label,
+        _ => {
+            let what = format!("`{}` is no query for changes", shown(&query));
+            let fix = "write `is:starred` or `star:LABEL`";
+            return Err(Problem::error(None, what, fix).into());
+        }
+    };
+    list_where(&api, &row, |labels| labels.contains(label)).await
+}
+
+/// Lists the changes whose labels fit.
+async fn list_where(
+    api: &AccountRequest,
+    row: &AccountRow,
+    fits: impl Fn(&BTreeSet<String>) -> bool,
+) -> Result<Response, WebError> {
     let mut stars = api.users().store().change_list_starred(row.number).await?;
-    stars.retain(|star| !only_starred || star.labels.contains(StarLabels::STAR));
+    stars.retain(|star| fits(&star.labels));
     let is_administrator = api.caller.has(Capability::AdministrateServer);
     let stars = stars
         .into_iter()
         .map(|star| StarredChangeJson::new(star, is_administrator));
-    Ok(found(&row, stars.collect::<Vec<_>>()))
+    Ok(found(row, stars.collect::<Vec<_>>()))
 }
 
 async fn star(

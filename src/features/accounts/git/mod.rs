@@ -373,7 +373,7 @@ async fn receive(
             });
             let lines = [format!("error: the pushed objects are not accepted: {why}")];
             let outcomes: Vec<RefOutcome> = outcomes.collect();
-            let report = push_report(&push_request, &lines, &outcomes);
+            let report = push_report(&push_request, "index-pack failed", &lines, &outcomes);
             return Ok(answer(TYPE, Body::from(report)));
         }
     };
@@ -399,7 +399,7 @@ async fn receive(
         drop(view);
         git.new_view(&caller).await?;
     }
-    let report = push_report(&push_request, &judged.lines, &judged.outcomes);
+    let report = push_report(&push_request, "ok", &judged.lines, &judged.outcomes);
     Ok(answer(TYPE, Body::from(report)))
 }
 

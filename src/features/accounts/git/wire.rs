@@ -154,16 +154,18 @@ pub(super) fn fetch_advertisement(listed: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Writes the answer to a push: lines that git prints after `remote: `, then the outcome of each command.
+/// Writes the answer to a push: lines that git prints after `remote: `, then the outcome of the pack (`ok`, or what failed),
+/// then that of each command.
 pub(super) fn push_report(
     request: &PushRequest<'_>,
+    unpack: &str,
     lines: &[String],
     outcomes: &[RefOutcome],
 ) -> Vec<u8> {
     let mut out = Vec::new();
     let mut report = Vec::new();
     if request.wants_report {
-        line(&mut report, b"unpack ok\n");
+        line(&mut report, format!("unpack {unpack}\n").as_bytes());
         for RefOutcome { name, refused } in outcomes {
             let text = match refused {
                 None => format!("ok {name}\n"),
@@ -282,10 +284,17 @@ mod tests {
             name: "refs/x".to_owned(),
             refused: Some("prohibited\nng refs/y".to_owned()),
         }];
-        let report = push_report(&request, &["error: wrong".to_owned()], &outcomes);
+        let lines = ["error: wrong".to_owned()];
+        let report = push_report(&request, "ok", &lines, &outcomes);
         assert_eq!(
             String::from_utf8(report).unwrap(),
             "0012\u{2}error: wrong\n003a\u{1}000eunpack ok\n0023ng refs/x prohibited ng refs/y\n00000000"
+        );
+        let report = push_report(&request, "index-pack failed", &[], &outcomes);
+        assert!(
+            String::from_utf8(report)
+                .unwrap()
+                .contains("unpack index-pack failed\n")
         );
     }
 

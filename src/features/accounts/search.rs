@@ -126,16 +126,19 @@ impl Store {
             email: self.either("email", "email COLLATE \"C\""),
             is_shared: self.is_shared(),
         };
-        let names_accounts = |condition: &QueryCondition| {
+        let names_accounts = |condition: &&QueryCondition| {
             !condition.is_negated && !matches!(condition.matches, AccountMatch::Active)
         };
-        let first = search.conditions.iter().position(names_accounts);
-        for (position, condition) in search.conditions.iter().enumerate() {
+        let (named, others): (Vec<_>, Vec<_>) = search.conditions.iter().partition(names_accounts);
+        sql.named(&named, &search);
+        for condition in others {
             if condition.is_negated {
                 sql.add("NOT ");
             }
-            sql.condition(&condition.matches, first == Some(position), &search);
-            sql.add(" AND ");
+            match sql.accounts(&condition.matches, &search) {
+                None => sql.add("active AND "),
+                Some(accounts) => sql.add(&format!("number IN ({accounts}) AND ")),
+            }
         }
         // Both are numbers of ours.
         let (limit, skip) = (search.limit, search.skip);
@@ -162,13 +165,31 @@ impl SearchSql {
         self.text.push_str(text);
     }
 
-    /// Adds a condition, which is one operand. The search begins with the accounts of the first one.
-    fn condition(&mut self, matches: &AccountMatch, is_first: bool, search: &AccountSearch<'_>) {
-        let accounts = match matches {
-            AccountMatch::Active => {
-                self.add("active");
-                return;
+    /// Adds the conditions that name accounts. The search begins with these.
+    fn named(&mut self, conditions: &[&QueryCondition], search: &AccountSearch<'_>) {
+        let sets = conditions.iter();
+        let sets: Vec<String> = sets
+            .filter_map(|condition| self.accounts(&condition.matches, search))
+            .collect();
+        if sets.is_empty() {
+            return;
+        }
+        if self.is_shared {
+            // PostgreSQL would read the rows of all accounts for more than a few of them. It looks the members of an array up, so
+            // this one has only the accounts that all conditions name.
+            let sets = sets.join(") INTERSECT (");
+            self.add(&format!("number = ANY(ARRAY(({sets}))) AND "));
+        } else {
+            for set in sets {
+                self.add(&format!("number IN ({set}) AND "));
             }
+        }
+    }
+
+    /// Returns a query for the accounts that a condition names. `None`: it looks at the row of the account.
+    fn accounts(&mut self, matches: &AccountMatch, search: &AccountSearch<'_>) -> Option<String> {
+        Some(match matches {
+            AccountMatch::Active => return None,
             AccountMatch::Name(text) => self.name(text),
             AccountMatch::Username(text) => self.words(USERNAME, &lower(text)),
             AccountMatch::Email(text) => self.emails(text, search.sees_addresses),
@@ -192,13 +213,7 @@ impl SearchSql {
                 // One set, so that the search begins with it.
                 sets.join(" UNION ")
             }
-        };
-        // PostgreSQL would read all accounts for more than a few of them. It looks the members of an array up.
-        if is_first && self.is_shared {
-            self.add(&format!("number = ANY(ARRAY({accounts}))"));
-        } else {
-            self.add(&format!("number IN ({accounts})"));
-        }
+        })
     }
 
     /// Returns a query for the accounts whose names have all words of a text, each at least in its beginning.

@@ -6,7 +6,6 @@
 //! checkout.
 
 mod argv;
-mod backends;
 mod builtin;
 mod comment_args;
 mod custom;
@@ -16,10 +15,7 @@ mod expand;
 mod filters;
 mod flags;
 mod init;
-mod init_programs;
-mod local_repos;
 mod multienv;
-mod plain_init;
 mod policy_check;
 mod reports;
 mod variables;
@@ -218,7 +214,7 @@ fn is_plan(step: &Step) -> bool {
 pub(super) fn initialises(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step {
         Step::Builtin { step, .. } => *step == Builtin::Init,
-        Step::Run(step) => plain_init::is_plain_init(&step.shell, &step.command),
+        Step::Run(step) => init::is_plain_init(&step.shell, &step.command),
         Step::Env(_) | Step::Multienv(_) => false,
     })
 }

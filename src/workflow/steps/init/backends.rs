@@ -1,7 +1,7 @@
 //! Recognises backends that name no program and no file.
 //!
 //! Most projects keep their state in a bucket, named by a few attributes. Nothing of the pull request runs when an `init`
-//! prepares such a backend, so it needs no part of its own (`init.rs`), which would read all providers once more.
+//! prepares such a backend, so it needs no part of its own (`mod.rs`), which would read all providers once more.
 //!
 //! Text is not parsed as the tool does. It is accepted only if every word that may begin a backend is followed by a block in
 //! the plainest form: one attribute a line.
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::init_programs::{around, has_key};
+use super::programs::{around, has_key};
 
 /// Types of backends that keep states in a bucket.
 const TYPES: [&str; 2] = ["s3", "gcs"];

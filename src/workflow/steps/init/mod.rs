@@ -3,7 +3,7 @@
 //! An `init` may have two things that no plan may have: the cache of providers, which all owners share, and credentials for
 //! private modules. So nothing of the pull request may run in it, or have a say in what it leaves for others:
 //!
-//! - If the configuration names a program in another way than by a backend ([`init_programs`]), it gets neither. So does an
+//! - If the configuration names a program in another way than by a backend ([`programs`]), it gets neither. So does an
 //!   `init` inside of a repository that the pull request has made ([`local_repos`]).
 //! - A backend can name programs as well. With one that is more than a bucket ([`backends`]), the `init` runs in two parts. The
 //!   first one fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The
@@ -11,59 +11,31 @@
 //! - Projects of a pull request share a checkout and run at the same time. If one of their programs ran since before the
 //!   configuration was looked at, fetched packages stay with the project ([`ProgramObserver`]).
 
-use std::ffi::{OsStr, OsString};
-use std::fs::DirEntry;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+mod arguments;
+mod backends;
+mod local_repos;
+mod plain;
+mod programs;
+mod trust;
 
+use std::ffi::OsString;
+use std::io;
+
+use super::Steps;
 use super::builtin::{apart, failed, remove};
 use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
-use super::plain_init::expanded_words;
-use super::{Steps, backends, init_programs, local_repos};
 use crate::config::workflow::WorkflowOrigin;
 use crate::git::ModuleAccess;
-use crate::model::Distribution;
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
 use crate::workflow::lock_file::{self, LockFile};
 use crate::workflow::running::ProgramObserver;
 use crate::workflow::{CacheSession, InitPlace};
+use arguments::{fetching, is_option, names_packages};
+use plain::expanded_words;
 
-/// Variables that decide which programs the tool and git run and where packages come from. An `env` step can set them.
-const CONFIGURE_TOOLS: [&str; 6] = [
-    "TF_CLI_CONFIG_FILE",
-    "TERRAFORM_CONFIG",
-    ENCRYPTION,
-    "GIT_CONFIG_GLOBAL",
-    "HOME",
-    "XDG_CONFIG_HOME",
-];
-
-/// Variable with a configuration, where the others have paths.
-const ENCRYPTION: &str = "TF_ENCRYPTION";
-
-/// Variables with arguments for `init`.
-const ARGUMENTS: [&str; 2] = ["TF_CLI_ARGS", "TF_CLI_ARGS_init"];
-
-/// Directory in the home directory with configuration of the tools.
-const TOOL_HOME: &str = ".terraform.d";
-
-/// Option that makes `init` fetch a configuration first.
-const FROM_MODULE: &str = "-from-module";
-
-/// Options whose value can be a word of its own.
-const WITH_VALUE: [&str; 8] = [
-    "backend-config",
-    "from-module",
-    "lock-timeout",
-    "lockfile",
-    "plugin-dir",
-    "test-directory",
-    "var",
-    "var-file",
-];
+pub(super) use plain::is_plain_init;
 
 /// A session of the cache, with an observer that is older than all checks of the configuration.
 pub(super) struct SharedPackages {
@@ -315,186 +287,6 @@ impl Steps<'_> {
         format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
     }
 
-    /// Returns the reason that an `init` may run a program that the pull request names in another way than by a backend, if
-    /// any, or that it cannot be told. Such an `init` gets nothing that a plan may not have.
-    async fn init_runs_programs(
-        &self,
-        tool: Option<Distribution>,
-        args: &[OsString],
-    ) -> io::Result<Option<String>> {
-        if let Some(name) = CONFIGURE_TOOLS
-            .iter()
-            .find(|name| self.set.contains_key(OsStr::new(name)))
-        {
-            return Ok(Some(format!("a step sets `{name}`")));
-        }
-        let is_path_of_checkout = |name: &&&str| **name != ENCRYPTION && self.is_relative(name);
-        if let Some(name) = CONFIGURE_TOOLS.iter().find(is_path_of_checkout) {
-            return Ok(Some(format!(
-                "`{name}` is not an absolute path, so it leads into the checkout"
-            )));
-        }
-        let texts = args.iter().map(OsString::as_os_str);
-        if texts
-            .chain(self.args_of_variables())
-            .any(|arg| arg.to_string_lossy().contains(FROM_MODULE))
-        {
-            return Ok(Some(format!(
-                "`{FROM_MODULE}` copies files that cannot be checked before"
-            )));
-        }
-        if let Some(file) = self.left_in_home()? {
-            return Ok(Some(format!(
-                "an earlier step left `{}` in the home directory of the run",
-                file.to_string_lossy().escape_debug()
-            )));
-        }
-        if let Some(word) = operand(args) {
-            return Ok(Some(format!(
-                "the argument `{}` can name another directory",
-                word.to_string_lossy().escape_debug()
-            )));
-        }
-        if self
-            .args_of_variables()
-            .any(|arg| arg.to_string_lossy().contains("-cloud"))
-        {
-            return Ok(Some(
-                "a variable with arguments has `-cloud`, so the backend cannot be prepared alone"
-                    .to_owned(),
-            ));
-        }
-        if !self.init_dir().is_in_checkout() {
-            return Ok(Some(
-                "`TF_DATA_DIR` is outside of the checkout, where nothing is removed".to_owned(),
-            ));
-        }
-        if let Some(name) = self.set_by_repository() {
-            return Ok(Some(format!(
-                "the workflow of the repository sets `{}`",
-                name.to_string_lossy().escape_debug()
-            )));
-        }
-        if let Some(name) = ARGUMENTS.iter().find(|name| {
-            self.set
-                .get(OsStr::new(name))
-                .is_some_and(|args| !are_plain(args))
-        }) {
-            return Ok(Some(format!(
-                "a step sets `{name}` to words that are not options, or have quotes"
-            )));
-        }
-        let [dir, root, mirror] =
-            [self.dir, self.exec.place.root, self.exec.place.mirror].map(Path::to_owned);
-        apart(move || match local_repos::why(&dir, &root, &mirror)? {
-            None => init_programs::why(&dir, tool),
-            why => Ok(why),
-        })
-        .await
-    }
-
-    /// Returns true if an `init` may prepare a backend that names a program, because of the configuration, of arguments, of
-    /// variables, or of the last `init`.
-    async fn backend_may_name_program(&self, args: &[OsString]) -> io::Result<bool> {
-        let is_plain = !self.variables_may_name_program();
-        let in_argument = |arg: &OsString| {
-            let arg = arg.to_string_lossy();
-            arg.contains("-backend") && !(is_plain && backends::is_plain_argument(&arg))
-        };
-        let mut of_variables = self.args_of_variables();
-        if args.iter().any(in_argument)
-            || of_variables.any(|args| args.to_string_lossy().contains("-backend"))
-        {
-            return Ok(true);
-        }
-        let (dir, data_dir) = (self.dir.to_owned(), self.init_dir());
-        apart(move || {
-            let is_saved = match data_dir.backend() {
-                Ok(None) => false,
-                Ok(Some(saved)) => !(is_plain && backends::is_plain_saved(&saved)),
-                // A link, for example.
-                Err(_) => true,
-            };
-            Ok(is_saved || init_programs::may_have_backend(&dir, is_plain)?)
-        })
-        .await
-    }
-
-    /// Returns true if variables may lead to a program of the pull request when a bucket is prepared. Libraries of AWS and
-    /// Google read files that variables name, and others in the home directory. Without one, they look in the checkout.
-    fn variables_may_name_program(&self) -> bool {
-        let has_home = match (self.variable("HOME"), self.exec.sandbox.user()) {
-            (Some(home), None) => Path::new(home).is_absolute(),
-            (None, Some(_)) => true,
-            // Runs of another user may be able to write to a directory that the administrator has named.
-            (None, None) | (Some(_), Some(_)) => false,
-        };
-        let is_in_checkout = |value: &OsStr| {
-            !value.is_empty()
-                && Path::new(value).is_relative()
-                && self.dir.join(value).symlink_metadata().is_ok()
-        };
-        // The tools read these themselves, and the data directory is checked (`init_runs_programs`).
-        let is_of_tool = |name: &OsStr| is_of_configuration(name) || name == "TF_DATA_DIR";
-        let mut variables = self.environment.iter();
-        !has_home
-            || !self.set.keys().all(|name| is_of_configuration(name))
-            || variables.any(|(name, value)| !is_of_tool(name) && is_in_checkout(value))
-    }
-
-    /// Returns true if a variable has a path that is not absolute. Programs look for it in the checkout.
-    fn is_relative(&self, name: &str) -> bool {
-        let value = self.variable(name);
-        value.is_some_and(|value| !value.is_empty() && Path::new(value).is_relative())
-    }
-
-    /// Returns a variable, other than those of the configuration, that a workflow of the repository sets. With many, such as
-    /// `PATH` and `HTTPS_PROXY`, the pull request decides what runs in an `init` and where packages come from.
-    fn set_by_repository(&self) -> Option<&OsStr> {
-        let is_own = self.origin == WorkflowOrigin::Repository;
-        let mut names = self.set.keys().filter(|_| is_own);
-        names
-            .find(|name| !is_of_configuration(name))
-            .map(OsString::as_os_str)
-    }
-
-    /// Returns a file in the home directory of a run that programs may read their configuration from, if earlier steps could
-    /// have made it. Runs as another user have a directory of their own, which is empty at first, or one of their user.
-    fn left_in_home(&self) -> io::Result<Option<OsString>> {
-        let Some(user) = self.exec.sandbox.user() else {
-            return Ok(None);
-        };
-        let home = match self.variable("HOME") {
-            None => self.exec.place.tmp,
-            Some(named) => {
-                let named = Path::new(named);
-                let is_own = named.metadata().is_ok_and(|found| found.uid() == user.uid);
-                if !is_own {
-                    return Ok(None);
-                }
-                named
-            }
-        };
-        for entry in std::fs::read_dir(home)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let is_harmless = match name.to_str() {
-                Some(".cache") => true,
-                Some(TOOL_HOME) => has_only_checks(&entry)?,
-                _ => !name.as_encoded_bytes().starts_with(b"."),
-            };
-            if !is_harmless {
-                return Ok(Some(name));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Returns the arguments that variables add to `init`.
-    fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
-        ARGUMENTS.into_iter().filter_map(|name| self.variable(name))
-    }
-
     /// Returns the arguments of the second part, which fetches nothing again.
     fn preparing(&self, mut args: Vec<OsString>) -> Vec<OsString> {
         args.retain(|arg| !is_option(arg, "upgrade"));
@@ -529,147 +321,5 @@ impl Steps<'_> {
             .enter(place, self.variable("TF_PLUGIN_CACHE_DIR"))
             .await?;
         Ok(session.map(|session| SharedPackages { session, programs }))
-    }
-}
-
-/// Returns the arguments of the first part. The last option counts. Left out are `-cloud`, which contradicts it, and
-/// `-lockfile`, which would refuse what the second part puts right.
-fn fetching(args: &[OsString]) -> Vec<OsString> {
-    let mut kept = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        if arg == "-lockfile" || arg == "--lockfile" {
-            // Its value is the next word.
-            args.next();
-        } else if !is_option(arg, "lockfile") && !is_option(arg, "cloud") {
-            kept.push(arg.clone());
-        }
-    }
-    kept.push("-backend=false".into());
-    kept
-}
-
-/// Returns true for a directory with nothing but what the tool keeps of its search for a newer version.
-fn has_only_checks(dir: &DirEntry) -> io::Result<bool> {
-    if !dir.file_type()?.is_dir() {
-        return Ok(false);
-    }
-    for entry in std::fs::read_dir(dir.path())? {
-        // Files with other names can be configuration (`*.tfrc`).
-        let name = entry?.file_name();
-        if name != "checkpoint_cache" && name != "checkpoint_signature" {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Returns true for a variable that only the configuration reads.
-fn is_of_configuration(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b"TF_VAR_")
-}
-
-/// Returns true for an option with or without a value, such as `-upgrade` and `--upgrade=true`.
-fn is_option(arg: &OsStr, name: &str) -> bool {
-    let arg = arg.to_string_lossy();
-    let option = arg.strip_prefix('-').unwrap_or_default();
-    let option = option.strip_prefix('-').unwrap_or(option);
-    option
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-}
-
-/// Returns the first argument behind `init` that is neither an option nor the value of one.
-fn operand(args: &[OsString]) -> Option<&OsStr> {
-    let mut is_value = true;
-    for arg in args {
-        let is_free = !is_value && !arg.to_string_lossy().starts_with('-');
-        if is_free || arg == "-" || arg == "--" {
-            return Some(arg);
-        }
-        is_value = WITH_VALUE.iter().any(|name| {
-            let text = arg.to_string_lossy();
-            is_option(arg, name) && !text.contains('=')
-        });
-    }
-    None
-}
-
-/// Returns true if the tool reads the arguments of a variable as they stand: as options without quotes.
-fn are_plain(args: &OsStr) -> bool {
-    args.to_str().is_some_and(|args| {
-        let is_option = |word: &str| word.starts_with('-') && word != "-" && word != "--";
-        !args.contains(['\'', '"', '\\', '`', '$', '#']) && args.split_whitespace().all(is_option)
-    })
-}
-
-/// Returns true if arguments of `init` say where packages come from, or where the configuration itself comes from.
-fn names_packages(args: &OsStr) -> bool {
-    let args = args.to_string_lossy();
-    args.contains("-plugin-dir") || args.contains(FROM_MODULE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(text: &str) -> Vec<OsString> {
-        text.split(' ').map(OsString::from).collect()
-    }
-
-    #[test]
-    fn the_first_part_has_no_backend_whatever_the_arguments_say() {
-        for (given, expected) in [
-            (
-                "init -input=false -upgrade",
-                "init -input=false -upgrade -backend=false",
-            ),
-            (
-                "init -backend=true -backend-config=key=x-backend=false",
-                "init -backend=true -backend-config=key=x-backend=false -backend=false",
-            ),
-            (
-                "init --cloud=false -lockfile=readonly",
-                "init -backend=false",
-            ),
-            (
-                "init -lockfile readonly -upgrade",
-                "init -upgrade -backend=false",
-            ),
-        ] {
-            assert_eq!(fetching(&words(given)), words(expected), "{given}");
-        }
-    }
-
-    #[test]
-    fn an_argument_that_is_no_option_can_be_a_directory() {
-        for (given, expected) in [
-            ("init -input=false", None),
-            ("init -backend-config prod.hcl -upgrade", None),
-            ("init ../other", Some("../other")),
-            ("init -upgrade ../other", Some("../other")),
-            ("init -backend-config=prod.hcl other", Some("other")),
-            ("init --", Some("--")),
-            ("init -upgrade -", Some("-")),
-        ] {
-            let found = operand(&words(given)).map(|word| word.to_str().unwrap().to_owned());
-            assert_eq!(found.as_deref(), expected, "{given}");
-        }
-    }
-
-    #[test]
-    fn arguments_of_a_variable_hide_nothing() {
-        for (given, expected) in [
-            ("", true),
-            ("-no-color -upgrade=false", true),
-            ("-plug\"in-dir\"=./m", false),
-            ("-from-m\\odule=x", false),
-            ("-cl'oud'=true", false),
-            ("-backend-config prod.hcl", false),
-            ("--", false),
-            ("-upgrade -", false),
-        ] {
-            assert_eq!(are_plain(OsStr::new(given)), expected, "{given}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The cache gives each `init` a directory of its own, and new packages in it belong to all projects afterwards. So
 //! nothing else may have that directory: no second `init` at the same time, and no program that runs code of the pull
-//! request. A plan does that, and with some configurations an `init` does too (`init_programs.rs`). The `init` also
+//! request. A plan does that, and with some configurations an `init` does too (`programs.rs`). The `init` also
 //! has to run in the project's directory, because the links there are changed to lead to the store afterwards. A
 //! command that is not certain to qualify fetches its own packages: that is slower, but safe.
 
@@ -28,7 +28,7 @@ const OF_SHELL: [&str; 3] = ["PWD", "OLDPWD", "_"];
 const UNSURE: [&str; 4] = ["plugin-dir", "from-module", "COMMENT_ARGS", "$@"];
 
 /// Returns true if the command is `terraform init` or `tofu init` with options, and nothing else.
-pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
+pub(in super::super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
     let command = command.replace("\\\n", " ");
     let command = command.trim();
     // A program with a relative path is one of the checkout.

@@ -6,7 +6,7 @@
 //! anything. Terraform prepares `state_store`, which starts a provider.
 //!
 //! A backend can name programs as well, such as `credential_process` in a configuration file of AWS that the pull request has,
-//! or `exec` of Kubernetes. With such a backend `init` runs in two parts (`init.rs`). A bucket needs none (`backends.rs`).
+//! or `exec` of Kubernetes. With such a backend `init` runs in two parts (`mod.rs`). A bucket needs none (`backends.rs`).
 //!
 //! Text is searched and not parsed, because another parser of the language may understand a file differently than the
 //! tool. So everything that might be such a block counts.

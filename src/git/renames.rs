@@ -25,7 +25,7 @@ impl Git {
     /// the old one is left in place. Checkouts moved to another mirror are created again when they are next prepared,
     /// and their local states are kept.
     ///
-    /// Returns `false` and does nothing if a run uses a checkout. The caller must ensure that nothing begins to use
+    /// Returns true if something was moved or removed. While a run uses a checkout, nothing is. The caller must ensure that nothing begins to use
     /// either name.
     pub async fn rename(&self, old: &RepoId, new: &RepoId) -> Result<bool, GitError> {
         let doing = format!("move the mirror and the checkouts of {old} to {new}");
@@ -55,8 +55,9 @@ impl Git {
         let _writers = (old.locks.writer.lock().await, new.locks.writer.lock().await);
         let (old_dir, new_dir) = (old.dir().to_owned(), new.dir().to_owned());
         let moved = apart(move || {
+            let mut is_changed = false;
             for entry in fs::read_dir(&from).into_iter().flatten().flatten() {
-                put(&entry.path(), &to.join(entry.file_name()))?;
+                is_changed |= put(&entry.path(), &to.join(entry.file_name()))?;
             }
             fs::remove_dir(&from).ok();
             for (old, new) in [
@@ -64,22 +65,25 @@ impl Git {
                 (place::replaced(&old_dir), None),
                 (old_dir, Some(new_dir)),
             ] {
+                is_changed |= old.exists();
                 match new.filter(|new| !new.exists()) {
-                    Some(new) => put(&old, &new)?,
+                    Some(new) => {
+                        put(&old, &new)?;
+                    }
                     None => remove_all(&old)?,
                 }
             }
-            Ok(true)
+            Ok(is_changed)
         });
         moved.await.flatten().map_err(GitError::from_io(doing))
     }
 }
 
-/// Renames a directory if it exists and the new name is free.
-fn put(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames a directory if it exists and the new name is free. Returns true if it was renamed.
+fn put(from: &Path, to: &Path) -> io::Result<bool> {
     if !from.exists() || to.exists() {
-        return Ok(());
+        return Ok(false);
     }
     make_dir(to.parent().unwrap_or(to))?;
-    fs::rename(from, to)
+    fs::rename(from, to).map(|()| true)
 }

@@ -25,6 +25,7 @@ story!(
     a_repository_that_was_transferred_to_where_nobody_is_served_keeps_its_lock,
     an_app_follows_a_rename_that_nobody_told,
     mirrors_on_the_disks_of_other_servers_follow_too,
+    a_checkout_that_could_not_move_goes_with_its_pull_request,
 );
 
 const NEW: &str = "acme/network";
@@ -353,4 +354,27 @@ async fn mirrors_on_the_disks_of_other_servers_follow_too(backend: Backend) {
     } else {
         bot.end(&["acme/infra/network/default by #1"]).await;
     }
+}
+
+/// Another directory has the new place of the checkout, as after a plan between the rename and the move.
+async fn a_checkout_that_could_not_move_goes_with_its_pull_request(backend: Backend) {
+    let (bot, first, second) = two(backend).await;
+    bot.github.rename_repo(REPO, NEW, "alice").await.unwrap();
+    bot.settle().await;
+    let checkouts = bot.db.dir.path().join("data/checkouts/github.test/acme");
+    let left = checkouts
+        .join("infra")
+        .join(first.to_string())
+        .join("default");
+    std::fs::create_dir_all(&left).unwrap();
+    bot.replica.tick("repositories").await.unwrap();
+    assert!(left.exists());
+    bot.github.close(NEW, first, "alice").await.unwrap();
+    bot.settle().await;
+    assert!(!checkouts.join("network").join(first.to_string()).exists());
+    assert!(left.exists());
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 1);
+    assert!(!left.exists());
+    assert!(checkouts.join("network").join(second.to_string()).exists());
+    bot.end(&["acme/network/network/default by #2"]).await;
 }

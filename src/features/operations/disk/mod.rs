@@ -12,15 +12,17 @@
 
 mod parts;
 
-use chrono::TimeDelta;
+use std::collections::HashMap;
 use std::time::Duration;
+
+use chrono::TimeDelta;
 use tracing::{info, warn};
 
 use crate::config::size::{ByteSize, shown};
 use crate::context::ServerCtx;
 use crate::git::DiskPart;
 use crate::kit::reconcile::{Reconciler, TickResult};
-use crate::model::{PullRef, PullState};
+use crate::model::{PullRef, PullState, RepoId};
 
 use parts::{PartUse, Remover, RestorablePart};
 
@@ -33,6 +35,9 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     )
     .on_every_replica();
 
+/// Maximum number of former names of repositories whose checkouts are found.
+const MOST_NAMES: i64 = 1000;
+
 /// Maximum number of the largest parts in the message when the quota cannot be met.
 const NAMED: usize = 5;
 
@@ -43,9 +48,19 @@ const IDLE: TimeDelta = TimeDelta::days(30);
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let mut found = TickResult::default();
     let mut remover = Remover::new(ctx);
+    let former = ctx.store.repository_former_names(MOST_NAMES).await?;
+    let now: HashMap<RepoId, RepoId> = former
+        .into_iter()
+        .map(|name| (name.old, name.now))
+        .collect();
     for pull in ctx.checkouts.disk_pulls().await? {
         found.looked_at += 1;
-        if is_over(ctx, &pull).await?
+        // A directory that is in the way keeps this one from moving to the current name.
+        let current = PullRef {
+            repo: now.get(&pull.repo).unwrap_or(&pull.repo).clone(),
+            subject: pull.subject,
+        };
+        if is_over(ctx, &current).await?
             && remover
                 .remove(&RestorablePart::Git(DiskPart::Checkouts(pull.clone())))
                 .await

@@ -2,7 +2,6 @@
 
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 
-use super::assert_sound;
 use crate::support::office::{ADMIN, Clone, Office, WATCH};
 
 const REF: &str = "refs/meta/external-ids";
@@ -90,12 +89,11 @@ async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
     let there = notes.git(&["ls-remote", "origin", REF]);
     let tip = notes.git(&["rev-parse", "refs/notes/external-ids"]);
     assert!(there.starts_with(tip.trim()), "{there}");
-    assert_sound(&office, "copy.git");
+    office.assert_sound();
     // The command line goes on from there.
     let linked = office.accounts("link", &["jdoe", "gitlab:8"]);
     assert_eq!(linked.code, 0, "{}", linked.err);
     again(&notes);
-    assert_sound(&office, "after.git");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,7 +129,6 @@ async fn a_branch_and_external_ids_are_pushed_together_or_not_at_all() {
         there.starts_with(clone.git(&["rev-parse", "jdoe"]).trim()),
         "{there}"
     );
-    assert_sound(&office, "copy.git");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -220,5 +217,4 @@ async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
     assert!(rewritten.contains("non-fast-forward"), "{rewritten}");
     assert_eq!(clone.git(&["ls-remote", "origin"]), before);
     assert_ne!(jdoe, kim);
-    assert_sound(&office, "copy.git");
 }

@@ -1,4 +1,5 @@
-//! A running server with accounts, and people with git and the API.
+//! A running server with accounts, and people with git and the API. When a story ends, everything that its server holds is
+//! checked.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,6 +21,7 @@ use tokio::net::TcpStream;
 use super::installed::on_path;
 use super::program::{Said, lockkeeper};
 use super::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
+use crate::accounts::independent;
 
 pub const ADMIN: &str = "ops:a-long-password-of-the-dashboard";
 
@@ -27,6 +29,8 @@ pub const ADMIN: &str = "ops:a-long-password-of-the-dashboard";
 pub struct Office {
     pub server: Server,
     pub dir: TempDir,
+    /// Errors that `accounts check` reports when the story ends. Almost all stories leave none.
+    pub faults: Vec<&'static str>,
     _github: Emulator,
 }
 
@@ -37,21 +41,28 @@ pub struct Clone {
 
 impl Office {
     pub async fn open() -> Self {
-        Self::started(None, None).await
+        Self::started(|_, settings| settings).await
     }
 
     /// Starts a server with another database for reviewed flags.
     pub async fn with_flags_in(file: &Path) -> Self {
         let url = format!("sqlite:{}", file.display());
-        Self::started(None, Some(&url)).await
+        let variable = "LOCKKEEPER_REVIEWED_FLAGS_URL";
+        Self::started(|_, settings| settings.variable(variable, &url)).await
     }
 
     /// Starts a server whose pages let these users in (`--web-accounts-file`).
     pub async fn with_users(text: &str) -> Self {
-        Self::started(Some(text), None).await
+        Self::started(|dir, settings| {
+            let file = dir.join("users");
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            settings.flag(&format!("--web-accounts-file={}", file.display()))
+        })
+        .await
     }
 
-    async fn started(users: Option<&str>, flags: Option<&str>) -> Self {
+    async fn started(with: impl FnOnce(&Path, Settings) -> Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let secret = Secret::new(WEBHOOK_SECRET);
         let options = Options::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
@@ -64,25 +75,32 @@ impl Office {
                 "LOCKKEEPER_WEB_PASSWORD",
                 "a-long-password-of-the-dashboard",
             );
-        let settings = match users {
-            None => settings,
-            Some(text) => {
-                let file = dir.path().join("users");
-                std::fs::write(&file, text).unwrap();
-                std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-                settings.flag(&format!("--web-accounts-file={}", file.display()))
-            }
-        };
-        let settings = match flags {
-            None => settings,
-            Some(url) => settings.variable("LOCKKEEPER_REVIEWED_FLAGS_URL", url),
-        };
-        let server = Server::start(&github, settings).await;
+        let server = Server::start(&github, with(dir.path(), settings)).await;
         Self {
             server,
             dir,
+            faults: Vec::new(),
             _github: github,
         }
+    }
+
+    /// Checks that the server, its tables and a copy of everything keep every rule, by three programs.
+    pub fn assert_sound(&self) {
+        let checked = self.accounts("check", &[]);
+        let errors = checked.out.lines();
+        let errors = errors.filter(|line| !line.contains(": warning: "));
+        assert_eq!(errors.collect::<Vec<_>>(), self.faults, "{}", checked.err);
+        let place = tempfile::tempdir().unwrap();
+        let url = self.url(ADMIN);
+        let clone = ["clone", "--quiet", "--mirror", &url, "copy.git"];
+        let said = git(place.path(), &clone);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let copy = place.path().join("copy.git");
+        let fsck = git(&copy, &["fsck", "--strict", "--no-progress"]);
+        assert_eq!(fsck.code, 0, "{}{}", fsck.out, fsck.err);
+        let theirs = independent(&["check", copy.to_str().unwrap()]);
+        let code = i32::from(!self.faults.is_empty());
+        assert_eq!((checked.code, theirs.code), (code, code), "{}", theirs.out);
     }
 
     pub fn accounts(&self, command: &str, args: &[&str]) -> Said {
@@ -199,6 +217,15 @@ impl Office {
         clone.git(&["fetch", "--quiet", "origin", "refs/users/self"]);
         clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
         clone
+    }
+}
+
+/// Checks each story at its end. A story that has failed already leaves anything behind.
+impl Drop for Office {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_sound();
+        }
     }
 }
 

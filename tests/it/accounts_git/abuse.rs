@@ -1,8 +1,15 @@
 //! Attacks by somebody with an account, without git where git would not do it.
 
-use reqwest::StatusCode;
+use std::io::Write as _;
 
-use crate::support::office::{Clone, Office, WATCH};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use gix_hash::ObjectId;
+use reqwest::StatusCode;
+use sha1::{Digest as _, Sha1};
+
+use crate::support::office::{ADMIN, Office, WATCH, git};
+use crate::support::rows::account_objects;
 
 /// A pack without objects: header, and its checksum.
 const EMPTY_PACK: [u8; 32] = [
@@ -13,30 +20,52 @@ const PUSH_TYPE: &str = "application/x-git-receive-pack-request";
 
 /// Returns a request to move the own branch.
 fn push_body(old: &str, new: &str, pack: &[u8]) -> Vec<u8> {
-    let line = format!("{old} {new} refs/users/self\0 report-status");
+    let line = format!("{old} {new} refs/users/self\0 report-status side-band-64k");
     let mut body = format!("{:04x}{line}0000", line.len() + 4).into_bytes();
     body.extend_from_slice(pack);
     body
 }
 
-fn tip(clone: &Clone) -> String {
-    clone.git(&["rev-parse", "HEAD"]).trim().to_owned()
+/// Posts a push, and returns the report with the lines for people.
+async fn post(office: &Office, credentials: &str, body: Vec<u8>) -> String {
+    let url = format!("{}/git-receive-pack", office.url(credentials));
+    let request = reqwest::Client::new().post(url);
+    let request = request.header("content-type", PUSH_TYPE);
+    let answer = request.body(body).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    answer.text().await.unwrap()
+}
+
+/// Returns a pack with one object, whose header claims this type and size. The base is that of a delta.
+fn small_pack(kind: u8, mut size: usize, base: &[u8], content: &[u8]) -> Vec<u8> {
+    let mut pack = EMPTY_PACK[..8].to_vec();
+    pack.extend_from_slice(&[0, 0, 0, 1]);
+    let low = |bits: usize| u8::try_from(bits).unwrap();
+    let mut byte = (kind << 4) | low(size & 15);
+    size >>= 4;
+    while size > 0 {
+        pack.push(byte | 0x80);
+        byte = low(size & 0x7f);
+        size >>= 7;
+    }
+    pack.push(byte);
+    pack.extend_from_slice(base);
+    let mut zlib = ZlibEncoder::new(pack, Compression::fast());
+    zlib.write_all(content).unwrap();
+    let mut pack = zlib.finish().unwrap();
+    let sum = Sha1::digest(&pack);
+    pack.extend_from_slice(&sum);
+    pack
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_of_the_commit_that_is_there_changes_nothing() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");
-    let tip = tip(&office.clone_of(&jdoe, "jdoe"));
+    let tip = office.clone_of(&jdoe, "jdoe").tip();
     let before = office.accounts("show", &["jdoe", "--json"]).out;
     for pack in [&[][..], &EMPTY_PACK] {
-        let url = format!("{}/git-receive-pack", office.url(&jdoe));
-        let request = reqwest::Client::new().post(url);
-        let request = request.header("content-type", PUSH_TYPE);
-        let answer = request.body(push_body(&tip, &tip, pack));
-        let answer = answer.send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        let report = answer.text().await.unwrap();
+        let report = post(&office, &jdoe, push_body(&tip, &tip, pack)).await;
         assert!(
             report.contains("ng refs/users/self non-fast-forward"),
             "{report}"
@@ -50,18 +79,9 @@ async fn whoever_is_locked_out_during_a_push_does_not_get_back_in_by_it() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");
     let clone = office.clone_of(&jdoe, "jdoe");
-    let old = tip(&clone);
+    let old = clone.tip();
     clone.commit("watch.config", WATCH);
-    let new = tip(&clone);
-    clone.git(&[
-        "-c",
-        "alias.x=!git rev-list --objects HEAD ^HEAD~1 | git pack-objects -q pushed",
-        "x",
-    ]);
-    let is_pack = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "pack");
-    let mut files = std::fs::read_dir(&clone.dir).unwrap();
-    let pack = files.find_map(|file| Some(file.unwrap().path()).filter(is_pack));
-    let body = push_body(&old, &new, &std::fs::read(pack.unwrap()).unwrap());
+    let body = push_body(&old, &clone.tip(), &clone.pack_since(&old));
 
     let request = ("POST", "/All-Users/git-receive-pack", PUSH_TYPE);
     let lock_out = || assert_eq!(office.accounts("deactivate", &["jdoe"]).code, 0);
@@ -116,15 +136,14 @@ async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
     let refused = clone.refused(&["origin", &format!("{}:refs/users/self", commit.trim())]);
     assert!(refused.contains("is not UTF-8"), "{refused}");
 
-    let old = tip(&clone);
     let mut pack = EMPTY_PACK;
     pack[8..12].copy_from_slice(&20_001u32.to_be_bytes());
-    let url = format!("{}/git-receive-pack", office.url(&jdoe));
-    let request = reqwest::Client::new().post(url);
-    let request = request.header("content-type", PUSH_TYPE);
-    let answer = request.body(push_body(&old, commit.trim(), &pack));
-    let report = answer.send().await.unwrap().text().await.unwrap();
-    assert!(report.contains("ng refs/users/self"), "{report}");
+    let body = push_body(&clone.tip(), commit.trim(), &pack);
+    let report = post(&office, &jdoe, body).await;
+    assert!(
+        report.contains("the push has 20001 objects; the limit is 20000"),
+        "{report}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,4 +208,100 @@ async fn a_branch_as_large_as_it_may_be_takes_no_more_but_a_lock_out() {
     // The file that says so is one too many.
     let fault = "refs/users/00/1000000: error: user branch: there are 101 files; keep at most 100";
     office.faults.push(fault);
+}
+
+/// git on the client packs nothing that leads to an object that is not there, so these packs are made by hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    office.person("kim");
+    let all = office.mirror(ADMIN, "all.git");
+    let id = |name: &str| {
+        let said = git(&all, &["rev-parse", name]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out.trim().to_owned()
+    };
+    let commit = id("refs/users/01/1000001");
+    let tree = id("refs/users/01/1000001^{tree}");
+    let blob = id("refs/users/01/1000001:account.config");
+    let notes = id("refs/meta/external-ids");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let old = clone.tip();
+    let database = office.server.database();
+    let stored = account_objects(&database).await;
+
+    let mut pushes = Vec::new();
+    let mut secrets = vec![commit.clone(), tree.clone(), blob.clone(), notes.clone()];
+    for (entry, reason) in [
+        (
+            format!("100644 blob {blob}\taccount.config"),
+            "unpacker error",
+        ),
+        (format!("040000 tree {tree}\tnotes"), "unpacker error"),
+        (
+            format!("160000 commit {commit}\tmodule"),
+            "invalid account configuration",
+        ),
+    ] {
+        let dir = clone.directory(&format!("{entry}\n"));
+        let steal = clone.git(&["commit-tree", "-p", "HEAD", "-m", "steal", &dir]);
+        let steal = steal.trim().to_owned();
+        pushes.push((steal.clone(), clone.pack(&[&steal, &dir]), reason));
+        secrets.extend([steal, dir]);
+    }
+    // A commit with their whole directory.
+    let person = "jdoe <jdoe@example.com> 1772420645 +0000";
+    let text = format!("tree {tree}\nparent {old}\nauthor {person}\ncommitter {person}\n\nsteal\n");
+    std::fs::write(clone.dir.join(".git/text"), text).unwrap();
+    let steal = clone.git(&["hash-object", "-t", "commit", "-w", ".git/text"]);
+    let steal = steal.trim().to_owned();
+    pushes.push((steal.clone(), clone.pack(&[&steal]), "unpacker error"));
+    secrets.push(steal.clone());
+    // Their file with another line below it: the file itself is not in the pack.
+    let size = git(&all, &["cat-file", "-s", &blob]).out;
+    let size: u8 = size.trim().parse().unwrap();
+    let delta = [size, size + 2, 0x90, size, 2, b'#', b'\n'];
+    let base = ObjectId::from_hex(blob.as_bytes()).unwrap();
+    let thin = small_pack(7, delta.len(), base.as_bytes(), &delta);
+    pushes.push((steal, thin, "unpacker error"));
+    // Their commit as it is.
+    pushes.push((commit.clone(), EMPTY_PACK.to_vec(), "non-fast-forward"));
+    for (new, pack, reason) in &pushes {
+        let report = post(&office, &jdoe, push_body(&old, new, pack)).await;
+        let refused = format!("ng refs/users/self {reason}\n");
+        assert!(report.contains(&refused), "{new}: {report}");
+    }
+
+    // A client that has none of it gets none of it.
+    let late = office.empty("late", "jdoe@example.com");
+    let url = office.url(&jdoe);
+    for version in ["protocol.version=0", "protocol.version=2"] {
+        for secret in &secrets {
+            let fetch = ["-c", version, "fetch", "--quiet", &url, secret];
+            let said = git(&late.dir, &fetch);
+            assert!(said.err.contains("not our ref"), "{secret}: {}", said.err);
+        }
+    }
+    // The server does not even say that it has an object.
+    let line = |text: &str| format!("{:04x}{text}", text.len() + 4);
+    let have = |id: &str| line(&format!("have {id}\n"));
+    let want = line(&format!("want {old} multi_ack_detailed no-done\n"));
+    let ask = async |haves: &str| {
+        let body = format!("{want}0000{haves}0000");
+        let kind = "application/x-git-upload-pack-request";
+        let request = reqwest::Client::new().post(format!("{url}/git-upload-pack"));
+        let request = request.header("content-type", kind).body(body);
+        request.send().await.unwrap().bytes().await.unwrap()
+    };
+    let guessed: String = secrets.iter().map(|id| have(id)).collect();
+    assert_eq!(&ask(&guessed).await[..], b"0008NAK\n");
+    let own = ask(&have(&old)).await;
+    assert!(own.starts_with(line(&format!("ACK {old} common\n")).as_bytes()));
+
+    assert_eq!(account_objects(&database).await, stored);
+    let quarantine = office.server.data_dir().join("all-users/pushed");
+    assert_eq!(std::fs::read_dir(quarantine).unwrap().count(), 0);
+    let listed = clone.git(&["ls-remote", "origin", "refs/users/self"]);
+    assert_eq!(listed, format!("{old}\trefs/users/self\n"));
 }

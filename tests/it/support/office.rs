@@ -249,9 +249,35 @@ impl Clone {
     /// Makes a directory with as many entries, all of them the same directory.
     pub fn tree(&self, inner: &str, entries: usize) -> String {
         let lines = (0..entries).map(|n| format!("040000 tree {inner}\td{n:02}\n"));
-        std::fs::write(self.dir.join(".git/listing"), lines.collect::<String>()).unwrap();
-        let made = self.git(&["-c", "alias.x=!git mktree < .git/listing", "x"]);
-        made.trim().to_owned()
+        self.directory(&lines.collect::<String>())
+    }
+
+    /// Makes a directory with these entries, in lines as `git ls-tree` prints them. The objects need not be there.
+    pub fn directory(&self, entries: &str) -> String {
+        std::fs::write(self.dir.join(".git/listing"), entries).unwrap();
+        let make = "alias.x=!git mktree --missing < .git/listing";
+        self.git(&["-c", make, "x"]).trim().to_owned()
+    }
+
+    /// Returns the newest commit.
+    pub fn tip(&self) -> String {
+        self.git(&["rev-parse", "HEAD"]).trim().to_owned()
+    }
+
+    /// Packs these objects, and no others that they lead to.
+    pub fn pack(&self, objects: &[&str]) -> Vec<u8> {
+        let listing = format!("{}\n", objects.join("\n"));
+        std::fs::write(self.dir.join(".git/listing"), listing).unwrap();
+        let pack = "alias.x=!git pack-objects -q .git/pushed < .git/listing";
+        let hash = self.git(&["-c", pack, "x"]);
+        let file = format!(".git/pushed-{}.pack", hash.trim());
+        std::fs::read(self.dir.join(file)).unwrap()
+    }
+
+    /// Packs everything that the newest commit has and an older one has not.
+    pub fn pack_since(&self, old: &str) -> Vec<u8> {
+        let objects = self.git(&["rev-list", "--objects", "HEAD", &format!("^{old}")]);
+        self.pack(&objects.lines().collect::<Vec<_>>())
     }
 
     /// Pushes, and returns what git says to the person, without the address of the server.

@@ -52,6 +52,13 @@ pub async fn plan_state(url: &DatabaseUrl, plan: PlanId) -> Option<PlanState> {
         .expect("the plan can be read")
 }
 
+/// Returns the number of stored git objects of accounts.
+pub async fn account_objects(url: &DatabaseUrl) -> i64 {
+    let sql = "SELECT COUNT(*) FROM account_objects";
+    connected!(url, db => sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut db))
+        .expect("the objects can be counted")
+}
+
 /// Returns the newest runs of the newest 1,000 commands.
 pub async fn recent_runs(store: &Store, limit: i64) -> Vec<RunRow> {
     let commands = store.command_list(1_000).await;

@@ -7,9 +7,16 @@ mod external_ids;
 
 use insta::assert_snapshot;
 
-use crate::support::db::execute_on;
-use crate::support::office::{ADMIN, Clone, Office, WATCH, git};
+use self::abuse::{PUSH_TYPE, push_body};
+use crate::support::db::{Backend, execute_on, story};
+use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git};
 use crate::support::program::lockkeeper;
+use crate::support::rows::account_objects;
+
+story!(
+    of_two_pushes_at_the_same_moment_one_is_stored,
+    nothing_of_a_refused_push_is_kept,
+);
 
 /// Replaces ids of commits, which differ in each run.
 fn without_ids(said: &str) -> String {
@@ -265,7 +272,7 @@ async fn nobody_gets_at_the_objects_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_who_push_at_once_one_is_asked_to_fetch_first() {
+async fn a_late_push_goes_on_top_of_the_one_before_it() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");
     let (laptop, desktop) = (office.clone_of(&jdoe, "jdoe"), {
@@ -293,6 +300,94 @@ async fn of_two_who_push_at_once_one_is_asked_to_fetch_first() {
     let shown = office.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["preferences"]["diff"]["tabSize"], "4");
     assert_eq!(shown["watches"][0]["project"], "github.com/acme/infra");
+}
+
+async fn of_two_pushes_at_the_same_moment_one_is_stored(backend: Backend) {
+    let office = Office::on(backend).await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let database = office.server.database();
+    for round in 0..5 {
+        let old = clone.tip();
+        let pushes = ["laptop", "desktop"].map(|name| {
+            clone.git(&["checkout", "--quiet", "--detach", &old]);
+            clone.commit(name, &format!("{name} {round}"));
+            let new = clone.tip();
+            let body = push_body(&old, &new, &clone.pack_since(&old));
+            (new, body)
+        });
+        let stored = account_objects(&database).await;
+        // Both have signed in, and the server waits for what they push.
+        let request = ("POST", "/All-Users/git-receive-pack", PUSH_TYPE);
+        let [(first, one), (second, other)] = &pushes;
+        let begun = (
+            office.begin_late(request, &jdoe, one.len()).await,
+            office.begin_late(request, &jdoe, other.len()).await,
+        );
+        let reports = tokio::join!(end_late(begun.0, one), end_late(begun.1, other));
+        let accepted = |report: &str| report.contains("\n0017ok refs/users/self\n");
+        let late = |report: &str| {
+            let reason = "failed to update ref: lock failure, fetch first";
+            report.contains(&format!("ng refs/users/self {reason}\n"))
+        };
+        let winner = match (&reports.0, &reports.1) {
+            (one, other) if accepted(one) && late(other) => first,
+            (one, other) if late(one) && accepted(other) => second,
+            (one, other) => panic!("round {round}: {one}\n{other}"),
+        };
+        let listed = clone.git(&["ls-remote", "origin", "refs/users/self"]);
+        assert_eq!(listed, format!("{winner}\trefs/users/self\n"));
+        // A commit, a directory and a file: those of the other one are not kept.
+        let now = account_objects(&database).await;
+        assert_eq!(now, stored + 3, "round {round}");
+        clone.git(&["checkout", "--quiet", "--detach", winner]);
+    }
+}
+
+async fn nothing_of_a_refused_push_is_kept(backend: Backend) {
+    let office = Office::on(backend).await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let (start, database) = (clone.tip(), office.server.database());
+    let quarantine = office.server.data_dir().join("all-users/pushed");
+    let stored = account_objects(&database).await;
+    let own = ["origin", "HEAD:refs/users/self"];
+    let beside = ["HEAD:refs/heads/main"];
+    let with_another = [&["--atomic"][..], &own[..], &beside[..]].concat();
+    for (file, text, push, reason) in [
+        // Refused for what it says, for what it changes, and for a ref beside it.
+        (
+            "account.config",
+            "[account\n",
+            &own[..],
+            "invalid account configuration",
+        ),
+        (
+            "account.config",
+            "[account]\n\tactive = false\n",
+            &own[..],
+            "invalid account configuration",
+        ),
+        (
+            "watch.config",
+            WATCH,
+            &with_another[..],
+            "atomic push failed",
+        ),
+    ] {
+        clone.commit(file, text);
+        let refused = clone.refused(push);
+        assert!(refused.contains(reason), "{refused}");
+        assert_eq!(account_objects(&database).await, stored, "{refused}");
+        assert_eq!(std::fs::read_dir(&quarantine).unwrap().count(), 0);
+        clone.git(&["reset", "--quiet", "--hard", &start]);
+    }
+    // The same file alone is kept: a commit, a directory and the file.
+    clone.commit("watch.config", WATCH);
+    let pushed = clone.push(&own);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    assert_eq!(account_objects(&database).await, stored + 3);
+    assert_eq!(std::fs::read_dir(&quarantine).unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,10 +16,10 @@ const EMPTY_PACK: [u8; 32] = [
     0x50, 0x41, 0x43, 0x4b, 0, 0, 0, 2, 0, 0, 0, 0, 0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea,
     0xb5, 0x10, 0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e, 0xd3, 0x1e,
 ];
-const PUSH_TYPE: &str = "application/x-git-receive-pack-request";
+pub(super) const PUSH_TYPE: &str = "application/x-git-receive-pack-request";
 
 /// Returns a request to move the own branch.
-fn push_body(old: &str, new: &str, pack: &[u8]) -> Vec<u8> {
+pub(super) fn push_body(old: &str, new: &str, pack: &[u8]) -> Vec<u8> {
     let line = format!("{old} {new} refs/users/self\0 report-status side-band-64k");
     let mut body = format!("{:04x}{line}0000", line.len() + 4).into_bytes();
     body.extend_from_slice(pack);

@@ -18,7 +18,9 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
+use super::db::Backend;
 use super::installed::on_path;
+use super::postgres::{self, Content};
 use super::program::{Said, lockkeeper};
 use super::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
 use crate::accounts::independent;
@@ -42,6 +44,17 @@ pub struct Clone {
 impl Office {
     pub async fn open() -> Self {
         Self::started(|_, settings| settings).await
+    }
+
+    /// Starts a server with a database of this kind.
+    pub async fn on(backend: Backend) -> Self {
+        match backend {
+            Backend::Sqlite => Self::open().await,
+            Backend::Postgres => {
+                let url = postgres::new_database(Content::Migrated).await;
+                Self::started(|_, settings| settings.database(url)).await
+            }
+        }
     }
 
     /// Starts a server with another database for reviewed flags.
@@ -154,12 +167,9 @@ impl Office {
         body: &[u8],
         meanwhile: impl FnOnce(),
     ) -> String {
-        let mut stream = self.begin_late(request, credentials, body.len()).await;
+        let stream = self.begin_late(request, credentials, body.len()).await;
         meanwhile();
-        stream.write_all(body).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        end_late(stream, body).await
     }
 
     /// Opens the database of the server as another server would.
@@ -227,6 +237,14 @@ impl Drop for Office {
             self.assert_sound();
         }
     }
+}
+
+/// Sends the body of a request that was begun. Returns the answer.
+pub async fn end_late(mut stream: BufReader<TcpStream>, body: &[u8]) -> String {
+    stream.write_all(body).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 impl Clone {

@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 
 use self::abuse::{PUSH_TYPE, push_body};
 use crate::support::db::{Backend, execute_on, story};
-use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git};
+use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git, words_of};
 use crate::support::program::lockkeeper;
 use crate::support::rows::account_objects;
 
@@ -388,6 +388,76 @@ async fn nothing_of_a_refused_push_is_kept(backend: Backend) {
     assert_eq!(pushed.code, 0, "{}", pushed.err);
     assert_eq!(account_objects(&database).await, stored + 3);
     assert_eq!(std::fs::read_dir(&quarantine).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_changes_nothing_and_tells_what_git_knows_without_the_server() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let start = clone.tip();
+    let before = git(&office.mirror(ADMIN, "before.git"), &["for-each-ref"]).out;
+    let own = "HEAD:refs/users/self";
+    let dry = || {
+        let said = clone.push(&["--dry-run", "--porcelain", "origin", own]);
+        (said.code, said.out)
+    };
+    let push = || clone.push(&["--porcelain", "origin", own]);
+    clone.commit("watch.config", WATCH);
+    let good = dry();
+    let moved = format!("{}..{}", &start[..7], &clone.tip()[..7]);
+    assert!(good.1.contains(&moved), "{}", good.1);
+    // git does not ask the server, whose verdict only a push brings.
+    clone.commit("account.config", "[account\n");
+    assert_eq!(dry().0, 0);
+    let after = git(&office.mirror(ADMIN, "after.git"), &["for-each-ref"]).out;
+    assert_eq!(before, after);
+    let refused = push();
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused
+            .out
+            .contains("[remote rejected] (invalid account configuration)"),
+        "{}",
+        refused.out
+    );
+
+    clone.git(&["reset", "--quiet", "--hard", "HEAD^"]);
+    let pushed = push();
+    assert_eq!((pushed.code, pushed.out), good);
+    // What does not continue the branch is refused without the server.
+    clone.git(&["reset", "--quiet", "--hard", &start]);
+    clone.commit("x", "x");
+    let behind = dry();
+    let refused = push();
+    assert!(
+        behind.1.contains("[rejected] (non-fast-forward)"),
+        "{}",
+        behind.1
+    );
+    assert_eq!((refused.code, refused.out), behind);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unknown_keys_are_warnings_with_the_nearest_name() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    clone.commit(
+        "account.config",
+        "[account]\n\tpreferredEmail = jdoe@example.com\n\tfulName = John Doe\n",
+    );
+    let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    let said = words_of(&pushed);
+    let warning =
+        "remote: warning: account.config:3: unknown key `fulName`; did you mean `fullName`?\n";
+    assert!(said.starts_with(warning), "{said}");
+    // The file stays as it is.
+    let there = office.clone_of(&jdoe, "there");
+    assert_eq!(there.tip(), clone.tip());
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(shown["name"], serde_json::Value::Null, "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -247,6 +247,31 @@ async fn administrators_push_what_the_web_user_may_push() {
     let shown = office.accounts("show", &["jdoe"]).out;
     assert!(shown.contains("inactive"), "{shown}");
 
+    // Not even they make or remove an account by a push.
+    let mut said = String::new();
+    let removal = format!(":{branch}");
+    for (what, refspec) in [
+        ("an account that is not there", "HEAD:refs/users/07/1000007"),
+        ("the removal of an account", removal.as_str()),
+        ("the removal of one's own", ":refs/users/self"),
+    ] {
+        let refused = clone.refused(&["origin", refspec]);
+        said.extend(["# ", what, "\n", &refused, "\n\n"]);
+    }
+    assert_snapshot!(said, @"
+    # an account that is not there
+    remote: error: refs/users/07/1000007 does not exist; `lockkeeper accounts create` makes an account
+     ! [remote rejected] HEAD -> refs/users/07/1000007 (not allowed to create user branch)
+
+    # the removal of an account
+    remote: error: refs/users/01/1000001 stays as long as its account; `lockkeeper accounts deactivate` locks the account out
+     ! [remote rejected] refs/users/01/1000001 (not allowed to delete user branch)
+
+    # the removal of one's own
+    remote: error: refs/users/00/1000000 stays as long as its account; `lockkeeper accounts deactivate` locks the account out
+     ! [remote rejected] refs/users/self (not allowed to delete user branch)
+    ");
+
     clone.git(&["checkout", "--quiet", "--orphan", "defaults"]);
     clone.git(&["rm", "-rfq", "--ignore-unmatch", "."]);
     clone.commit("preferences.config", "[diff]\n\ttabSize = 4\n");
@@ -322,6 +347,11 @@ async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
     attempt(
         "a number that was given",
         "1000100",
+        "refs/sequences/accounts",
+    );
+    attempt(
+        "a number below the highest account",
+        "1000050",
         "refs/sequences/accounts",
     );
     attempt("an empty text", "", "refs/sequences/accounts");

@@ -1,6 +1,8 @@
 //! Attacks by somebody with an account, without git where git would not do it.
 
 use std::io::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -304,4 +306,41 @@ async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched(
     assert_eq!(std::fs::read_dir(quarantine).unwrap().count(), 0);
     let listed = clone.git(&["ls-remote", "origin", "refs/users/self"]);
     assert_eq!(listed, format!("{old}\trefs/users/self\n"));
+}
+
+/// Guesses at git and at the API count together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_passwords_make_their_address_wait_and_no_other() {
+    const LISTING: &str = "/All-Users/info/refs?service=git-upload-pack";
+    const OWN: &str = "/api/accounts/self";
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let ask = async |from: &str, path: &str, credentials: &str| {
+        let address: IpAddr = from.parse().unwrap();
+        let client = reqwest::Client::builder().no_proxy().local_address(address);
+        let (user, password) = credentials.split_once(':').unwrap();
+        let url = format!("{}{path}", office.server.url());
+        let request = client.build().unwrap().get(url);
+        let answer = request.basic_auth(user, Some(password)).send().await;
+        let answer = answer.unwrap();
+        let waits = answer.headers().contains_key("retry-after");
+        (answer.status().as_u16(), waits)
+    };
+    let (mallory, other) = ("127.0.0.2", "127.0.0.1");
+    // Ten are free, and after each further one the wait is twice as long: after the thirteenth, four seconds.
+    let mut guesses = 0;
+    while guesses < 13 {
+        let path = if guesses % 2 == 0 { LISTING } else { OWN };
+        match ask(mallory, path, &format!("jdoe:guess-{guesses}")).await {
+            (401, false) => guesses += 1,
+            (429, true) if guesses > 10 => tokio::time::sleep(Duration::from_millis(50)).await,
+            answered => panic!("guess {guesses}: {answered:?}"),
+        }
+    }
+    for path in [LISTING, OWN] {
+        assert_eq!(ask(mallory, path, &jdoe).await, (429, true), "{path}");
+        assert_eq!(ask(other, path, &jdoe).await, (200, false), "{path}");
+    }
+    let said = git(office.dir.path(), &["ls-remote", &office.url(&jdoe)]);
+    assert_eq!(said.code, 0, "{}", said.err);
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::accounts::independent;
 use crate::support::db::execute_on;
-use crate::support::office::{ADMIN, Office, git};
+use crate::support::office::{ADMIN, Office, WATCH, git};
+use crate::support::rows::account_objects;
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl jdoe@laptop";
@@ -240,6 +241,43 @@ async fn a_change_with_if_match_is_made_on_the_state_that_was_read() {
     let if_match = [("if-match", newest.as_str())];
     let put = jdoe.ask_with(Method::PUT, "/self/name", name("Jim"), &if_match);
     assert_eq!(put.await.status, 200);
+}
+
+/// Takes 25 seconds, which it waits. The database stands for other servers that are always faster: in each update it moves all
+/// branches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_that_never_wins_is_given_up_and_nothing_is_done() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    let jdoe = Client::of(&office, &credentials);
+    let clone = office.clone_of(&credentials, "jdoe");
+    clone.commit("watch.config", WATCH);
+    let database = office.server.database();
+    let state = async || {
+        let detail = jdoe.get("/self/detail").await.json();
+        (detail, account_objects(&database).await)
+    };
+    let before = state().await;
+    let faster = "CREATE TRIGGER faster AFTER UPDATE ON account_updates BEGIN \
+                  UPDATE account_refs SET object_id = zeroblob(20) WHERE name LIKE 'refs/users/%'; END";
+    execute_on(&database, faster).await;
+    let name = json!({"name": "John Doe"});
+    let push = move || clone.push(&["origin", "HEAD:refs/users/self"]);
+    let (refused, pushed) = tokio::join!(
+        jdoe.ask(Method::PUT, "/self/name", Some(name.clone())),
+        tokio::task::spawn_blocking(push)
+    );
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert!(
+        refused.text.contains("within 25 seconds; try again"),
+        "{}",
+        refused.text
+    );
+    let pushed = pushed.unwrap();
+    assert!(pushed.err.contains("lock failure"), "{}", pushed.err);
+    execute_on(&database, "DROP TRIGGER faster").await;
+    assert_eq!(state().await, before);
+    jdoe.done(Method::PUT, "/self/name", name, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

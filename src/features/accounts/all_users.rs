@@ -34,11 +34,14 @@ use super::stars::MAX_STARS;
 use super::store::AccountRow;
 use super::update::{AccountsUpdated, UpdateRefusal};
 use super::view::AccountJson;
+use crate::kit::web::answer::REQUEST_TIME;
 use crate::model::Cause;
 use crate::store::Store;
 
 /// Time in which an update has to find a moment without another one. After it, the caller gets an error.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(25);
+// A request that is stopped first does not know if the update was stored.
+const _: () = assert!(PATIENCE.as_secs() < REQUEST_TIME.as_secs());
 /// Maximum number of updates that are stored at the same time. The pool has 20 connections, and others need some.
 const MAX_STORING: usize = 8;
 
@@ -122,7 +125,7 @@ pub enum AccountsError {
     /// The account is not as the actor saw it.
     #[error("account {0} has changed since you read it; read it again")]
     Changed(AccountId),
-    #[error("other changes of accounts did not let this one through within 30 seconds; try again")]
+    #[error("other changes of accounts did not let this one through within {} seconds; try again", PATIENCE.as_secs())]
     Busy,
 }
 

@@ -57,6 +57,11 @@ impl AccountConfig {
         text.value(PREFERRED_EMAIL).map(|entry| entry.line)
     }
 
+    /// Returns the line of `active`.
+    pub fn active_line(text: &ConfigText) -> Option<usize> {
+        text.value(ACTIVE).map(|entry| entry.line)
+    }
+
     /// Writes the properties that differ from the text. `active` is left out when it is true.
     pub fn write(&self, text: &mut ConfigText) -> Result<(), Problem> {
         let (old, _) = Self::read(text);

@@ -668,12 +668,14 @@ impl EditedAccount {
             return Err(AccountsError::Moved);
         }
         let was_active = is_active(self.old_files.get(AccountConfig::FILE));
-        let stays_active = is_active(pushed.files.get(AccountConfig::FILE));
-        if !(rights.may_lock_out || was_active && stays_active) {
+        let config = pushed.files.get(AccountConfig::FILE);
+        if !(rights.may_lock_out || was_active && is_active(config)) {
+            let text = config.and_then(|content| ConfigText::parse(content).ok());
+            let line = text.as_ref().and_then(AccountConfig::active_line);
             let what = "`active` cannot be changed without the capability `modifyAccount`";
             let fix = "remove the line; an administrator uses `lockkeeper accounts deactivate`";
             let mut findings = AccountFindings::default();
-            findings.add(AccountConfig::FILE, [Problem::error(None, what, fix)]);
+            findings.add(AccountConfig::FILE, [Problem::error(line, what, fix)]);
             return Err(AccountsError::Refused(findings));
         }
         let keys = AuthorizedKeys::FILE;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
-use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::config_text::{ConfigText, KeyPath};
+use lockkeeper_accounts::email::AccountEmail;
+use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::findings::{
     AccountFindings, MAX_BRANCH_FILES, Problem, judge_defaults, judge_external_ids, judge_notes,
     judge_user_branch,
@@ -240,11 +242,13 @@ pub(super) async fn push(
             judged.lines.push(format!("error: {error}"));
             judged.refuse_rest("invalid star");
         }
-        Err(
-            error @ (AccountsError::EmailTaken(..)
-            | AccountsError::ExternalIdTaken(..)
-            | AccountsError::Invalid(_)),
-        ) => {
+        Err(AccountsError::EmailTaken(email, owner)) => {
+            let place = place_of(&email, owner, &accepted).unwrap_or_default();
+            let error = AccountsError::EmailTaken(email, owner);
+            judged.lines.push(format!("error: {place}{error}"));
+            judged.refuse_rest("invalid external IDs");
+        }
+        Err(error @ (AccountsError::ExternalIdTaken(..) | AccountsError::Invalid(_))) => {
             judged.lines.push(format!("error: {error}"));
             judged.refuse_rest("invalid external IDs");
         }
@@ -300,6 +304,26 @@ async fn store(
             return Ok(());
         }
     }
+}
+
+/// Returns the note, and its line, that gives somebody else an address of this account.
+fn place_of(
+    email: &AccountEmail,
+    owner: AccountId,
+    accepted: &[AcceptedCommand],
+) -> Option<String> {
+    let mut notes = accepted.iter().flat_map(|command| match &command.change {
+        AcceptedChange::Branch { notes, .. } => notes.as_slice(),
+        AcceptedChange::Sequence(_) | AcceptedChange::Star(..) => &[],
+    });
+    notes.find_map(|note| {
+        let text = ConfigText::parse(note.after.as_deref()?).ok()?;
+        let id = ExternalId::read(&text).0?;
+        let is_given = id.account != owner && id.email?.key() == email.key();
+        let path = KeyPath::within("externalId", id.key.as_str(), "email");
+        let line = text.value(path).filter(|_| is_given)?.line;
+        Some(format!("{}:{line}: ", note.name))
+    })
 }
 
 impl JudgedPush {

@@ -374,7 +374,11 @@ impl ServedRepo {
         if output.is_success() {
             Ok(Ok(PushedPack { dir: quarantine }))
         } else {
-            Ok(Err(PackRefusal::ByGit(last_line(&output.stderr.bytes))))
+            let complaint = match output.code {
+                Some(_) => last_line(&output.stderr.bytes),
+                None => "they take too much time or space; push fewer at once".to_owned(),
+            };
+            Ok(Err(PackRefusal::ByGit(complaint)))
         }
     }
 }

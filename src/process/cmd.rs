@@ -152,7 +152,7 @@ impl Cmd {
         self
     }
 
-    /// Limits the resources of a supervised run.
+    /// Limits the resources of a supervised run, or those of a short call ([`Self::output`]) from before it gets its input.
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.limits = limits;
         self
@@ -240,6 +240,9 @@ impl Cmd {
             let has_namespaces = sandbox.is_some_and(Sandbox::has_namespaces);
             inherit::start_with(inherited, || ChildGroup::start(command, has_namespaces))
         })?;
+        if self.limits != RunLimits::default() {
+            group.limit(self.limits)?;
+        }
         Ok((group, teller))
     }
 

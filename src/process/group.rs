@@ -1,12 +1,17 @@
 //! Manages a child that leads a process group and ends the group with it.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use rustix::io::Errno;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+
+use super::RunLimits;
 
 /// Time that a short call has to clean up after SIGTERM (git removes its lock files then).
 const GRACE: Duration = Duration::from_secs(2);
@@ -32,6 +37,31 @@ impl ChildGroup {
             id: Pid::from_raw(id),
             has_namespaces,
         })
+    }
+
+    /// Limits the program and everything that it starts. In namespaces, `bwrap` starts the program at this very moment. A
+    /// process that was started before its parent was limited is found after that, so the search ends when it finds
+    /// nothing new.
+    pub(super) fn limit(&self, limits: RunLimits) -> io::Result<()> {
+        let mut limited = BTreeSet::new();
+        loop {
+            let mut found = family(self.id);
+            found.retain(|process| limited.insert(*process));
+            if found.is_empty() {
+                return Ok(());
+            }
+            for process in found {
+                // Without a number, the limits would be those of the server.
+                let Some(process) = rustix::process::Pid::from_raw(process.as_raw()) else {
+                    continue;
+                };
+                match limits.set_for(Some(process)) {
+                    // It has ended.
+                    Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+                    set => set?,
+                }
+            }
+        }
     }
 
     /// Waits for the leader, then kills the rest of the group.
@@ -77,6 +107,17 @@ impl Drop for ChildGroup {
             self.signal(Signal::SIGKILL);
         }
     }
+}
+
+/// Returns a process with everything that descends from it.
+fn family(leader: Pid) -> Vec<Pid> {
+    let mut family = vec![leader];
+    let mut next = 0;
+    while let Some(process) = family.get(next).copied() {
+        family.extend(children(process).unwrap_or_default());
+        next += 1;
+    }
+    family
 }
 
 /// Returns the children of the main thread of a process. Returns `None` if the process has ended or the kernel does

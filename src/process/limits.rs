@@ -2,13 +2,14 @@
 //!
 //! The supervisor sets the limits (`setrlimit`) right before it starts the program, and the kernel enforces them for
 //! each process. So they apply to everything that the program starts, too. The kernel counts processes per user. The
-//! supervisor adds up the use of all processes of a run ([`super::together`]).
+//! supervisor adds up the use of all processes of a run ([`super::together`]). A short call has no supervisor: its limits
+//! are set right after its start (`prlimit`), and it gets its input only then.
 
 use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::together;
 
@@ -62,19 +63,30 @@ impl RunLimits {
 
     /// Sets the limits for this process and all processes it starts. A limit that is already lower stays.
     pub(super) fn set(&self) -> io::Result<()> {
-        for (resource, most) in [
-            (Resource::RLIMIT_DATA, self.memory),
-            (Resource::RLIMIT_NPROC, self.processes),
-            (Resource::RLIMIT_FSIZE, self.file_size),
-        ] {
-            lower(resource, most, 0)?;
-        }
+        self.set_for(None)
+    }
+
+    /// Sets the limits for a child of this process, which has inherited those of this one, and for all processes that it
+    /// starts from then on. `None` stands for this process.
+    pub(super) fn set_for(&self, child: Option<Pid>) -> io::Result<()> {
         // The soft limit sends a signal that shows the reason; the hard limit is for programs that ignore it.
-        lower(
-            Resource::RLIMIT_CPU,
-            self.cpu.map(|cpu| cpu.as_secs().max(1)),
-            5,
-        )
+        let cpu = self.cpu.map(|cpu| cpu.as_secs().max(1));
+        for (resource, most, spare) in [
+            (Resource::Data, self.memory, 0),
+            (Resource::Nproc, self.processes, 0),
+            (Resource::Fsize, self.file_size, 0),
+            (Resource::Cpu, cpu, 5),
+        ] {
+            let Some(most) = most else { continue };
+            let lower = |most: u64, own: Option<u64>| Some(own.map_or(most, |own| own.min(most)));
+            let own = getrlimit(resource);
+            let limit = Rlimit {
+                current: lower(most, own.current),
+                maximum: lower(most.saturating_add(spare), own.maximum),
+            };
+            prlimit(child, resource, limit)?;
+        }
+        Ok(())
     }
 
     /// Returns the limit that a failed program has probably reached. The evidence is the signal that ended it, or the
@@ -129,16 +141,6 @@ pub(super) fn first_to_go<T>(start: impl FnOnce() -> T) -> T {
     let started = start();
     std::fs::write(FILE, own.to_string()).ok();
     started
-}
-
-fn lower(resource: Resource, most: Option<u64>, spare: u64) -> io::Result<()> {
-    let Some(most) = most else { return Ok(()) };
-    let (soft, hard) = getrlimit(resource)?;
-    Ok(setrlimit(
-        resource,
-        most.min(soft),
-        most.saturating_add(spare).min(hard),
-    )?)
 }
 
 #[cfg(test)]

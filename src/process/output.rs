@@ -113,6 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::process::RunLimits;
 
     fn sh(script: &str) -> Cmd {
         Cmd::new("sh")
@@ -179,6 +180,27 @@ mod tests {
                 .text(),
             "done\n"
         );
+    }
+
+    #[tokio::test]
+    async fn a_call_is_limited_before_it_gets_its_input() {
+        let limits = RunLimits {
+            memory: Some(512 << 20),
+            processes: None,
+            file_size: Some(1 << 20),
+            cpu: Some(Duration::from_secs(20)),
+        };
+        let cmd = sh("read go; cat /proc/self/limits").input("go\n");
+        let output = cmd.limits(limits).output().await.unwrap();
+        let text = output.stdout.text();
+        let soft = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+            let words = lines.next().unwrap_or_else(|| panic!("{name}: {text}"));
+            words.split_whitespace().next().unwrap().to_owned()
+        };
+        assert_eq!(soft("Max data size"), "536870912");
+        assert_eq!(soft("Max file size"), "1048576");
+        assert_eq!(soft("Max cpu time"), "20");
     }
 
     #[tokio::test]

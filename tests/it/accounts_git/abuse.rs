@@ -149,6 +149,18 @@ async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_pack_with_a_huge_object_does_not_get_the_memory_for_it() {
+    const DIRECTORY: u8 = 2;
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let old = office.clone_of(&jdoe, "jdoe").tip();
+    let pack = small_pack(DIRECTORY, 1 << 30, &[], b"");
+    let report = post(&office, &jdoe, push_body(&old, &"1".repeat(40), &pack)).await;
+    let why = "the pushed objects are not accepted: fatal: Out of memory";
+    assert!(report.contains(why), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_file_is_refused_although_a_later_commit_removes_it() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");

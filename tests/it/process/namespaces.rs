@@ -398,3 +398,14 @@ async fn the_deadline_ends_a_short_call_and_lets_it_clean_up() {
         "clean\n"
     );
 }
+
+#[tokio::test]
+async fn a_short_call_is_limited_before_it_gets_its_input() {
+    let limits = RunLimits {
+        cpu: Some(Duration::from_secs(20)),
+        ..RunLimits::default()
+    };
+    let cmd = sh("read go; ulimit -t; sh -c 'ulimit -t'").sandbox(Some(namespaces()));
+    let output = cmd.limits(limits).input("go\n").output().await.unwrap();
+    assert_eq!(output.stdout.text(), "20\n20\n", "{}", output.stderr.text());
+}

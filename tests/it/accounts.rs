@@ -112,7 +112,7 @@ impl AllUsers {
 }
 
 /// Puts lists whose order means nothing in order. A quoted word means the same without quotes if it has no blanks.
-fn in_order(mut shown: Value) -> Value {
+pub fn in_order(mut shown: Value) -> Value {
     for account in shown["accounts"].as_array_mut().unwrap() {
         let Some(watches) = account.get_mut("watches").and_then(Value::as_array_mut) else {
             continue;

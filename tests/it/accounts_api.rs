@@ -7,9 +7,10 @@ use lockkeeper::model::{PullRef, PullState, Subject};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::accounts::independent;
+use crate::accounts::{in_order, independent};
 use crate::support::db::execute_on;
 use crate::support::office::{ADMIN, Office, WATCH, git};
+use crate::support::program::lockkeeper;
 use crate::support::rows::account_objects;
 
 const KEY: &str =
@@ -846,6 +847,38 @@ async fn somebody_stars_changes_and_finds_them_again() {
         jdoe.get("/self/stars.changes/2").await.json(),
         json!(["blue", "red", "star"])
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_api_and_the_independent_reader_tell_the_same_of_a_thousand_accounts() {
+    let office = Office::open().await;
+    let written = office.dir.path().join("written.git");
+    let written = written.to_str().unwrap();
+    independent(&["write", written, "1000", "7"]);
+    let database = office.server.database();
+    let imported = lockkeeper(&["accounts", "import", "git"], &database, &[written], &[]);
+    assert_eq!(imported.code, 0, "{}{}", imported.out, imported.err);
+    let copy = office.mirror(ADMIN, "copy.git");
+    let theirs = in_order(independent(&["show", copy.to_str().unwrap()]).json());
+    let theirs = theirs["accounts"].as_array().unwrap();
+    assert_eq!(theirs.len(), 1_000);
+
+    // A client of its own for each request would take minutes.
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let (user, password) = ADMIN.split_once(':').unwrap();
+    let mut ours = Vec::new();
+    for account in theirs {
+        let number = &account["_account_id"];
+        let url = format!("{}/api/accounts/{number}/detail", office.server.url());
+        let request = client.get(url).basic_auth(user, Some(password));
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{number}");
+        ours.push(answer.json::<Value>().await.unwrap());
+    }
+    let ours = in_order(json!({ "accounts": ours }));
+    for (our, their) in ours["accounts"].as_array().unwrap().iter().zip(theirs) {
+        assert_eq!(our, their);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,9 +20,6 @@ use crate::support::program::lockkeeper;
 const TASKS: usize = 64;
 /// Number of servers that the tasks use.
 const SERVERS: usize = 4;
-/// A race of processes stands for this many others, because it begins three programs for each account.
-const PROCESSES_COUNT_FOR: usize = 10;
-
 #[test]
 fn races_for_accounts_on_sqlite() {
     tell(run(Backend::Sqlite));
@@ -48,9 +45,7 @@ async fn run(backend: Backend) {
         one_external_id(&servers, race).await;
         one_address(&servers, race).await;
         link_merge_delete(&servers, race).await;
-        if race % PROCESSES_COUNT_FOR == 0 {
-            numbers_of_three_processes(&db, race);
-        }
+        numbers_of_three_processes(&db, race);
     }
     let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]);
     assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);

@@ -11,6 +11,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use lockkeeper::features::accounts::PushRequest;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -217,6 +218,26 @@ fn the_pages_of_the_corpus_are_those_of_the_log_of_a_peer() {
         .collect();
     sizes.sort_unstable();
     assert_eq!(sizes, [3, 4, 5]);
+}
+
+/// Others are made from these, so most of their lines are read.
+#[test]
+fn the_pushes_of_the_corpus_are_pushes() {
+    let commands = |body: Vec<u8>| PushRequest::read(&body).map(|push| push.commands.len());
+    let mut read: Vec<_> = corpus("accounts_push")
+        .iter()
+        .map(|text| targets::push_bodies(text).map(|body| commands(body).ok()))
+        .collect();
+    read.sort();
+    assert_eq!(
+        read,
+        [
+            [None, Some(0)],
+            [None, Some(1)],
+            [None, Some(3)],
+            [Some(3), None]
+        ]
+    );
 }
 
 #[test]

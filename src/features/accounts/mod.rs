@@ -64,6 +64,7 @@ pub use actions::{LabelChanges, NewAccount};
 pub use all_users::{AccountsActor, AccountsError, AllUsers, SignedInAccount};
 pub(crate) use api::routes as api_routes;
 pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};
+pub use git::{InvalidPush, PushCommand, PushRequest};
 pub(crate) use sign_in::AccountSignIn;
 pub(crate) use view::AccountJson;
 pub use web_passwords::WebPasswords;

@@ -6,11 +6,13 @@ use std::io::{Cursor, Read, Write as _};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gix_hash::ObjectId;
 use lockkeeper::config::repo::{Patterns, RepoConfig, RepoPermissions};
 use lockkeeper::config::repos::ServerRepos;
 use lockkeeper::discovery::{
     self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint, terragrunt,
 };
+use lockkeeper::features::accounts::{PushCommand, PushRequest};
 use lockkeeper::features::registry::{CheckedDiff, PageFault, PeerWalk, check_page};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 use lockkeeper_accounts::access::AccessControl;
@@ -46,7 +48,7 @@ use lockkeeper_registry::versions::{GoVersion, ModuleVersion, VersionKey};
 pub type Target = fn(&str);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 11] = [
+pub const ALL: [(&str, Target); 12] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),
@@ -54,6 +56,7 @@ pub const ALL: [(&str, Target); 11] = [
     ("hcl", hcl),
     ("terragrunt", terragrunt),
     ("accounts", accounts),
+    ("accounts_push", accounts_push),
     ("registry_archives", registry_archives),
     ("registry_names", registry_names),
     ("registry_pages", registry_pages),
@@ -222,6 +225,58 @@ pub fn accounts(text: &str) {
         }
         drop((line.parse::<ExternalIdKey>(), line.parse::<AccountEmail>()));
     }
+}
+
+/// Returns the bodies of two pushes to `All-Users`, in which `\0` stands for that byte: the text, and one with its lines, each
+/// behind its length. What follows an empty line is the pack.
+pub fn push_bodies(text: &str) -> [Vec<u8>; 2] {
+    let text = text.replace("\\0", "\0");
+    let (lines, pack) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let mut body = Vec::new();
+    for line in lines.lines().filter(|line| !line.is_empty()) {
+        let line = &line[..line.floor_char_boundary(60_000)];
+        body.extend(format!("{:04x}{line}\n", line.len() + 5).bytes());
+    }
+    body.extend_from_slice(b"0000");
+    body.extend_from_slice(pack.as_bytes());
+    [text.into_bytes(), body]
+}
+
+/// Reads the text as the body of a push to `All-Users`, and its lines as those of one. A push that is written as it was read
+/// is the same push.
+pub fn accounts_push(text: &str) {
+    for body in push_bodies(text) {
+        match PushRequest::read(&body) {
+            Ok(request) => {
+                assert!(body.ends_with(request.pack), "the pack is the rest");
+                let again = written_push(&request);
+                assert_eq!(PushRequest::read(&again), Ok(request));
+            }
+            Err(error) => assert!(!error.to_string().is_empty(), "an error says something"),
+        }
+    }
+}
+
+fn written_push(request: &PushRequest<'_>) -> Vec<u8> {
+    let mut body = Vec::new();
+    let capabilities = [
+        ("atomic", request.is_atomic),
+        ("side-band-64k", request.has_side_band),
+        ("report-status", request.wants_report),
+    ];
+    let capabilities = capabilities.into_iter().filter(|(_, is_set)| *is_set);
+    let capabilities: Vec<&str> = capabilities.map(|(name, _)| name).collect();
+    for (index, PushCommand { name, old, new }) in request.commands.iter().enumerate() {
+        let id = |id: &Option<ObjectId>| id.map_or_else(|| "0".repeat(40), |id| id.to_string());
+        let mut line = format!("{} {} {name}", id(old), id(new));
+        if index == 0 {
+            line.extend(["\0", &capabilities.join(" ")]);
+        }
+        body.extend(format!("{:04x}{line}", line.len() + 4).bytes());
+    }
+    body.extend_from_slice(b"0000");
+    body.extend_from_slice(request.pack);
+    body
 }
 
 /// Limits of archives, low enough that no text takes long.

@@ -12,7 +12,7 @@ const CAPABILITIES: &str = "report-status delete-refs side-band-64k quiet atomic
 
 /// Request to move a ref.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PushCommand {
+pub struct PushCommand {
     pub name: String,
     /// Object that the client saw. `None`: the ref did not exist.
     pub old: Option<ObjectId>,
@@ -22,7 +22,7 @@ pub(super) struct PushCommand {
 
 /// Commands of a push, and the pack behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PushRequest<'a> {
+pub struct PushRequest<'a> {
     pub commands: Vec<PushCommand>,
     /// True if the client wants either all refs moved or none.
     pub is_atomic: bool,
@@ -36,7 +36,7 @@ pub(super) struct PushRequest<'a> {
 /// A push that does not follow the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the push cannot be read: {0}")]
-pub(super) struct InvalidPush(&'static str);
+pub struct InvalidPush(&'static str);
 
 /// Outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) struct RefOutcome {
 
 impl<'a> PushRequest<'a> {
     /// Reads the body of a push. A client may send an empty one first, to see if it may push at all.
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, InvalidPush> {
+    pub fn read(body: &'a [u8]) -> Result<Self, InvalidPush> {
         let mut rest = body;
         let mut request = Self {
             commands: Vec::new(),

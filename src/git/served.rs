@@ -835,3 +835,6 @@ fn last_line(stderr: &[u8]) -> String {
         .take(300)
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,3 +125,77 @@ fn keep(kept: &mut KeptObjects, object: &Arc<GitObject>) {
     let bytes = object.content.len() + OBJECT_SIZE;
     kept.insert(object.id, Arc::clone(object), bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use gix_object::Kind;
+    use lockkeeper_accounts::external_ids::ExternalIdKey;
+    use lockkeeper_accounts::objects::CommitPerson;
+
+    use super::*;
+    use crate::clock::{CountingIds, ManualClock};
+    use crate::features::accounts::{AccountsActor, AllUsers, NewAccount};
+    use crate::model::{Actor, Cause, Origin};
+    use crate::store::DatabaseUrl;
+
+    /// Returns the ids of all objects of the database, and the kinds of those that a server keeps.
+    async fn kept(users: &AllUsers) -> (BTreeSet<ObjectId>, BTreeMap<ObjectId, Kind>) {
+        let begin = (0, ObjectId::null(gix_hash::Kind::Sha1));
+        let all = users.store().account_objects_after(begin, 10_000).await;
+        let all = all.unwrap();
+        let mut kept = users.objects.kept();
+        let found = all.iter().map(|(_, object)| object);
+        let found = found.filter(|object| kept.get(&object.id).is_some());
+        let found = found.map(|object| (object.id, object.kind)).collect();
+        (all.iter().map(|(_, object)| object.id).collect(), found)
+    }
+
+    /// The same is counted for trees of three levels where they are compared, and here with the contents.
+    #[tokio::test]
+    async fn after_a_change_of_one_external_id_few_trees_and_one_blob_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
+        let store = Store::open(&url, clock, Arc::new(CountingIds::default()));
+        let store = store.await.unwrap();
+        let [ours, other] = [(); 2].map(|()| AllUsers::new(store.clone(), "localhost"));
+        let actor = AccountsActor {
+            author: CommitPerson::new("Ops", "ops@example.com"),
+            cause: Cause::new(Actor::new("ops", Origin::Cli), ""),
+            expected: None,
+            signed_in: None,
+        };
+        // More than 256, so that the notes are in folders.
+        let mut accounts = Vec::new();
+        for account in 0..4 {
+            let keys = (0..90).map(|key| format!("github:{}", 100 * account + key));
+            let new = NewAccount {
+                external_ids: keys.map(|key| key.parse().unwrap()).collect(),
+                ..NewAccount::default()
+            };
+            accounts.push(ours.create(&actor, &new).await.unwrap());
+        }
+        for account in &accounts {
+            assert_eq!(ours.external_ids(*account).await.unwrap().len(), 90);
+        }
+        let (_, before) = kept(&ours).await;
+
+        let [first, second] = ["gitlab:1", "gitlab:2"].map(|key| key.parse().unwrap());
+        let link = async |users: &AllUsers, key: &ExternalIdKey| {
+            users.link(&actor, accounts[0], key, None).await.unwrap();
+        };
+        link(&other, &first).await;
+        let (there, _) = kept(&ours).await;
+        assert_eq!(ours.external_ids(accounts[0]).await.unwrap().len(), 91);
+        // The next change is made on top of it.
+        link(&ours, &second).await;
+        let (_, after) = kept(&ours).await;
+        let read = after.into_iter().filter(|(id, _)| there.contains(id));
+        let read = read.filter(|(id, _)| !before.contains_key(id));
+        let kinds: Vec<Kind> = read.map(|(_, kind)| kind).collect();
+        let many = |kind| kinds.iter().filter(|read| **read == kind).count();
+        assert!((1..=6).contains(&many(Kind::Tree)), "{kinds:?}");
+        assert_eq!(many(Kind::Blob), 1, "{kinds:?}");
+    }
+}

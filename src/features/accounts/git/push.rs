@@ -623,3 +623,6 @@ fn account_of((name, _): &(String, ObjectId)) -> Option<AccountId> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

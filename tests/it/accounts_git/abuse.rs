@@ -56,7 +56,7 @@ fn small_pack(kind: u8, mut size: usize, base: &[u8], content: &[u8]) -> Vec<u8>
     zlib.write_all(content).unwrap();
     let mut pack = zlib.finish().unwrap();
     let sum = Sha1::digest(&pack);
-    pack.extend_from_slice(&sum);
+    pack.extend_from_slice(sum.as_slice());
     pack
 }
 

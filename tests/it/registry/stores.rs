@@ -1,18 +1,13 @@
 //! Packages in object stores: a store of the tests that can fail and lie, and real servers that speak the protocols of S3
 //! and Azure, which `make interop` installs.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::TimeDelta;
@@ -27,270 +22,17 @@ use lockkeeper_registry::versions::VersionKey;
 use regex::Regex;
 use sha2::Sha256;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 
 use super::world::{HOST, Office, Replica, archive, by_ops, write_keys};
 use crate::support::db::{Backend, TestDb, store_test, tell};
+use crate::support::object_store::{FakeStore, STORE_URL, StoreFault, key_of, variables_of_s3};
 
 const GO_MOD: &[u8] = b"module example.com/net\n";
-const URL: &str = "s3://packages/mods";
-
-/// Behaviour of the store of the tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fault {
-    #[default]
-    None,
-    /// Requests are answered with status 503.
-    Away,
-    /// Packages have another first byte.
-    Lies,
-    /// Packages end in the middle.
-    CutsOff,
-    /// Requests are refused, with a text that repeats a secret of them.
-    Refuses,
-    /// Requests are sent to another address.
-    Redirects,
-    /// Conditions of requests are not known.
-    NoConditions,
-    /// The answer to the end of an upload is lost, and the next attempt finds no upload.
-    LosesAnswer,
-    /// Removals are held until the test lets them go on.
-    Holds,
-}
-
-/// Answer that repeats the request, as S3 does.
-const REFUSAL: &str = "<Error><Code>SignatureDoesNotMatch</Code><CanonicalRequest>\
-    x-amz-security-token:secret-of-the-store</CanonicalRequest></Error>";
-
-/// A store that speaks as much of the protocol of S3 as the server uses.
-#[derive(Default)]
-struct FakeStore {
-    objects: Mutex<BTreeMap<String, Vec<u8>>>,
-    parts: Mutex<BTreeMap<String, Vec<u8>>>,
-    fault: Mutex<Fault>,
-    /// Methods and keys of the requests for packages.
-    requests: Mutex<Vec<(Method, String)>>,
-    /// Key of an object that nobody may remove.
-    retained: Mutex<Option<String>>,
-    /// A removal has arrived, and may go on.
-    held: Notify,
-    released: Notify,
-}
-
-impl FakeStore {
-    /// Starts the store. Returns it with the variables that a server needs.
-    async fn start() -> (Arc<Self>, Vec<(&'static str, String)>) {
-        let store = Arc::new(Self::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(answer).with_state(store.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        (store, variables_of_s3(url))
-    }
-
-    fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
-    }
-
-    fn keys(&self) -> Vec<String> {
-        self.objects.lock().unwrap().keys().cloned().collect()
-    }
-
-    /// Returns the number of requests with this method for a package.
-    fn count(&self, method: &Method, digest: &Sha256Digest) -> usize {
-        let key = key_of(digest);
-        let requests = self.requests.lock().unwrap();
-        let of_package = requests
-            .iter()
-            .filter(|(sent, of)| sent == method && *of == key);
-        of_package.count()
-    }
-
-    fn answer(
-        &self,
-        method: &Method,
-        path: &str,
-        query: &str,
-        headers: &HeaderMap,
-        body: Vec<u8>,
-    ) -> Response {
-        let fault = *self.fault.lock().unwrap();
-        if fault == Fault::Away {
-            return StatusCode::SERVICE_UNAVAILABLE.into_response();
-        }
-        let key = path
-            .trim_start_matches("/packages")
-            .trim_start_matches('/')
-            .to_owned();
-        let is_package = key.contains("sha256/");
-        if is_package {
-            let mut requests = self.requests.lock().unwrap();
-            requests.push((method.clone(), key.clone()));
-        }
-        if fault == Fault::Refuses {
-            return (StatusCode::FORBIDDEN, REFUSAL).into_response();
-        }
-        if fault == Fault::Redirects {
-            return Redirect::temporary("/packages/sha256/elsewhere").into_response();
-        }
-        let mut objects = self.objects.lock().unwrap();
-        let mut parts = self.parts.lock().unwrap();
-        let tag = [(header::ETAG, "\"tag\"")];
-        match (method.as_str(), query) {
-            ("GET", list) if list.contains("list-type=2") => {
-                list_of(objects.keys().filter(|key| key.contains("/sha256/")))
-            }
-            ("GET" | "HEAD", _) => {
-                let Some(content) = objects.get(&key) else {
-                    return StatusCode::NOT_FOUND.into_response();
-                };
-                let mut content = content.clone();
-                if is_package && fault == Fault::Lies {
-                    content[0] ^= 1;
-                }
-                object(
-                    method,
-                    headers,
-                    content,
-                    is_package && fault == Fault::CutsOff,
-                )
-            }
-            ("PUT", part) if part.contains("partNumber") => {
-                parts.entry(key).or_default().extend_from_slice(&body);
-                tag.into_response()
-            }
-            ("PUT", _) => {
-                let is_conditional = headers.contains_key(header::IF_NONE_MATCH);
-                if is_conditional && fault == Fault::NoConditions {
-                    return StatusCode::NOT_IMPLEMENTED.into_response();
-                }
-                if is_conditional && objects.contains_key(&key) {
-                    return StatusCode::PRECONDITION_FAILED.into_response();
-                }
-                objects.insert(key, body);
-                tag.into_response()
-            }
-            ("POST", "uploads" | "uploads=") => xml(
-                "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>",
-            ),
-            ("POST", _) => {
-                let content = parts.remove(&key).unwrap();
-                objects.insert(key, content);
-                if fault == Fault::LosesAnswer {
-                    return StatusCode::NOT_FOUND.into_response();
-                }
-                xml(
-                    "<CompleteMultipartUploadResult><ETag>tag</ETag></CompleteMultipartUploadResult>",
-                )
-            }
-            ("DELETE", upload) if upload.contains("uploadId") => {
-                parts.remove(&key);
-                StatusCode::NO_CONTENT.into_response()
-            }
-            ("DELETE", _) => {
-                if self.retained.lock().unwrap().as_ref() == Some(&key) {
-                    return StatusCode::FORBIDDEN.into_response();
-                }
-                objects.remove(&key);
-                StatusCode::NO_CONTENT.into_response()
-            }
-            _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
-        }
-    }
-}
-
-async fn answer(State(store): State<Arc<FakeStore>>, request: Request<Body>) -> Response {
-    let (parts, body) = request.into_parts();
-    let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
-    let query = parts.uri.query().unwrap_or_default();
-    let is_held = *store.fault.lock().unwrap() == Fault::Holds;
-    if is_held && parts.method == Method::DELETE {
-        store.held.notify_one();
-        store.released.notified().await;
-    }
-    store.answer(&parts.method, parts.uri.path(), query, &parts.headers, body)
-}
-
-fn xml(text: &str) -> Response {
-    ([(header::CONTENT_TYPE, "application/xml")], text.to_owned()).into_response()
-}
-
-fn list_of<'a>(keys: impl Iterator<Item = &'a String>) -> Response {
-    let found = keys.map(|key| {
-        format!(
-            "<Contents><Key>{key}</Key><LastModified>2026-03-02T09:00:00.000Z</LastModified>\
-             <ETag>tag</ETag><Size>1</Size></Contents>"
-        )
-    });
-    let found: Vec<String> = found.collect();
-    xml(&format!(
-        "<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>",
-        found.concat()
-    ))
-}
-
-/// Answers with an object or a part of it, which can be cut off.
-fn object(method: &Method, headers: &HeaderMap, content: Vec<u8>, is_cut_off: bool) -> Response {
-    let size = content.len();
-    let range = headers.get(header::RANGE).and_then(|range| {
-        let range = range.to_str().ok()?.strip_prefix("bytes=")?;
-        let (start, end) = range.split_once('-')?;
-        let (start, end): (usize, usize) = (start.parse().ok()?, end.parse().ok()?);
-        Some((start, end.min(size.saturating_sub(1))))
-    });
-    if range.is_some_and(|(start, _)| start >= size) {
-        return StatusCode::RANGE_NOT_SATISFIABLE.into_response();
-    }
-    let tag = format!("\"{}\"", Sha256Digest::of(&content));
-    let mut response = Response::builder()
-        .header(header::ETAG, tag)
-        .header(header::LAST_MODIFIED, "Mon, 02 Mar 2026 09:00:00 GMT");
-    let part = match range {
-        None => content,
-        Some((start, end)) => {
-            let range = format!("bytes {start}-{end}/{size}");
-            response = response
-                .status(StatusCode::PARTIAL_CONTENT)
-                .header(header::CONTENT_RANGE, range);
-            content[start..=end].to_vec()
-        }
-    };
-    let sent = if is_cut_off {
-        part.len() / 2
-    } else {
-        part.len()
-    };
-    let body = if method == Method::HEAD {
-        response = response.header(header::CONTENT_LENGTH, part.len());
-        Body::empty()
-    } else {
-        Body::from(part[..sent].to_vec())
-    };
-    response.body(body).unwrap()
-}
-
-fn variables_of_s3(url: String) -> Vec<(&'static str, String)> {
-    vec![
-        ("LOCKKEEPER_STORE_AWS_ENDPOINT_URL", url),
-        ("LOCKKEEPER_STORE_AWS_ALLOW_HTTP", "true".to_owned()),
-        ("LOCKKEEPER_STORE_AWS_REGION", "us-east-1".to_owned()),
-        ("LOCKKEEPER_STORE_AWS_ACCESS_KEY_ID", "AKIATEST".to_owned()),
-        (
-            "LOCKKEEPER_STORE_AWS_SECRET_ACCESS_KEY",
-            "secret-of-the-store".to_owned(),
-        ),
-    ]
-}
 
 fn objects(url: &str, variables: &[(&'static str, String)]) -> RemoteObjects {
     let variables = variables.iter();
     let variables = variables.map(|(name, value)| ((*name).to_owned(), value.clone()));
     RemoteObjects::open(&url.parse().unwrap(), &variables.collect()).unwrap()
-}
-
-fn key_of(digest: &Sha256Digest) -> String {
-    let (start, rest) = digest.as_str().split_at(2);
-    format!("mods/sha256/{start}/{rest}")
 }
 
 /// A registry in an object store.
@@ -406,7 +148,7 @@ async fn story(db: &TestDb, url: &'static str, variables: Vec<(&'static str, Str
 
 async fn packages_are_kept_in_an_object_store_and_served_from_verified_copies(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    story(db, URL, variables).await;
+    story(db, STORE_URL, variables).await;
     let keys = store.keys();
     assert_eq!(keys.len(), 2, "{keys:?}");
     assert!(
@@ -418,7 +160,7 @@ async fn packages_are_kept_in_an_object_store_and_served_from_verified_copies(db
 
 async fn many_requests_for_a_package_read_it_once(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     let (package, digest) = site.publish("v1.0.0", &noise(600_000)).await;
     let server = Arc::new(site.server(db, 1).await);
     let requests = (0..20).map(|_| {
@@ -433,12 +175,12 @@ async fn many_requests_for_a_package_read_it_once(db: &TestDb) {
 
 async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     let (package, _) = site.publish("v1.0.0", b"package net // 0\n").await;
     site.publish("v1.1.0", b"package net // 1\n").await;
     let server = site.server(db, 1).await;
     assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 200);
-    store.set(Fault::Away);
+    store.set(StoreFault::Away);
     let started_now = site.server(db, 2).await;
     for server in [&server, &started_now] {
         for file in ["list", "v1.1.0.info", "v1.1.0.mod"] {
@@ -465,7 +207,7 @@ async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(d
     let error = failed.await.unwrap_err();
     assert!(error.is_store_away(), "{error}");
     assert!(registry.version(&key).await.unwrap().is_none());
-    store.set(Fault::None);
+    store.set(StoreFault::None);
     site.office
         .publish("go example.com/net v1.2.0", &files)
         .await;
@@ -478,10 +220,10 @@ async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(d
 
 async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     let (package, digest) = site.publish("v1.0.0", b"package net\n").await;
     let server = site.server(db, 1).await;
-    for fault in [Fault::Lies, Fault::CutsOff] {
+    for fault in [StoreFault::Lies, StoreFault::CutsOff] {
         store.set(fault);
         let wrong = server.get(&zip_of("v1.0.0"), "").await;
         assert_eq!(wrong.status, 500, "{fault:?}");
@@ -489,7 +231,7 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
         let verified = site.office.registry.verify(true).await.unwrap();
         assert!(verified.is_err(), "{fault:?}");
     }
-    store.set(Fault::None);
+    store.set(StoreFault::None);
     // Damaged for good, and then mended by the same files.
     for (number, damaged, said) in [
         (2, "damaged", "has 7 bytes instead of"),
@@ -515,9 +257,9 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
 
 async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     let (_, digest) = site.publish("v1.0.0", b"package net\n").await;
-    store.set(Fault::Holds);
+    store.set(StoreFault::Holds);
     let key = "go example.com/net v1.0.0";
     let down = site.office.take_down(key, TakedownKind::Mistake, "no");
     let meanwhile = async {
@@ -527,7 +269,7 @@ async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
         let tomorrow = db.now() + TimeDelta::days(1);
         let announced = db.store().registry_package_announce(&digest, tomorrow);
         assert!(!announced.await.unwrap());
-        store.set(Fault::None);
+        store.set(StoreFault::None);
         store.released.notify_one();
     };
     tokio::join!(Box::pin(down), Box::pin(meanwhile));
@@ -540,7 +282,7 @@ async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
 
 async fn an_object_that_cannot_be_removed_does_not_keep_the_others(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     let (_, retained) = site.publish("v1.0.0", b"package net // 0\n").await;
     let (_, other) = site.publish("v1.1.0", b"package net // 1\n").await;
     *store.retained.lock().unwrap() = Some(key_of(&retained));
@@ -564,7 +306,7 @@ async fn an_object_that_cannot_be_removed_does_not_keep_the_others(db: &TestDb) 
 
 async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     let (package, digest) = site.publish("v1.0.0", b"package net\n").await;
     let server = site.server(db, 1).await;
     let key: VersionKey = "go example.com/net v1.2.0".parse().unwrap();
@@ -573,8 +315,8 @@ async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
         ("net.go", b"package net // 2\n".as_slice()),
     ];
     for (fault, said) in [
-        (Fault::Refuses, "403 Forbidden: SignatureDoesNotMatch"),
-        (Fault::Redirects, "307 Temporary Redirect"),
+        (StoreFault::Refuses, "403 Forbidden: SignatureDoesNotMatch"),
+        (StoreFault::Redirects, "307 Temporary Redirect"),
     ] {
         store.set(fault);
         let blobs = site.office.registry.blobs();
@@ -591,7 +333,7 @@ async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
     }
     let requests = store.requests.lock().unwrap().clone();
     assert!(!requests.iter().any(|(_, key)| key.contains("elsewhere")));
-    store.set(Fault::None);
+    store.set(StoreFault::None);
     assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
 }
 
@@ -610,7 +352,7 @@ async fn a_store_without_credentials_is_named_with_the_missing_variables(db: &Te
     let file = db.dir.path().join("keys");
     write_keys(&file);
     let place = PackagePlace {
-        remote: Some(objects(URL, &variables)),
+        remote: Some(objects(STORE_URL, &variables)),
         ..PackagePlace::from(&db.dir.path().join("packages"))
     };
     let ring = Arc::new(keyring(&file).unwrap());
@@ -634,8 +376,8 @@ async fn a_store_without_credentials_is_named_with_the_missing_variables(db: &Te
 
 async fn a_store_without_conditions_keeps_packages(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    store.set(Fault::NoConditions);
-    let site = Site::open(db, URL, variables).await;
+    store.set(StoreFault::NoConditions);
+    let site = Site::open(db, STORE_URL, variables).await;
     let (package, _) = site.publish("v1.0.0", b"package net\n").await;
     let server = site.server(db, 1).await;
     assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
@@ -646,8 +388,8 @@ fn an_upload_whose_last_answer_is_lost_is_no_failure() {
     tell(async {
         let db = TestDb::new(Backend::Sqlite).await;
         let (store, variables) = FakeStore::start().await;
-        let site = Site::open(&db, URL, variables).await;
-        store.set(Fault::LosesAnswer);
+        let site = Site::open(&db, STORE_URL, variables).await;
+        store.set(StoreFault::LosesAnswer);
         let (package, digest) = site.publish("v1.0.0", &noise(9 << 20)).await;
         assert!(store.objects.lock().unwrap()[&key_of(&digest)] == package);
     });
@@ -655,12 +397,12 @@ fn an_upload_whose_last_answer_is_lost_is_no_failure() {
 
 async fn the_store_of_another_database_is_refused(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
-    let site = Site::open(db, URL, variables).await;
+    let site = Site::open(db, STORE_URL, variables).await;
     site.publish("v1.0.0", b"package net\n").await;
     let open = || {
         let ring = Arc::new(keyring(&db.dir.path().join("keys")).unwrap());
         let place = PackagePlace {
-            remote: Some(objects(URL, &site.variables)),
+            remote: Some(objects(STORE_URL, &site.variables)),
             ..PackagePlace::from(&db.dir.path().join("other"))
         };
         let store = db.store().clone();
@@ -801,7 +543,7 @@ fn packages_are_kept_in_s3() {
         let moto = moto.await;
         moto.create("/packages", &[]).await;
         let variables = variables_of_s3(moto.url.clone());
-        story(&TestDb::new(Backend::Sqlite).await, URL, variables).await;
+        story(&TestDb::new(Backend::Sqlite).await, STORE_URL, variables).await;
     });
 }
 

@@ -6,6 +6,7 @@ pub mod db;
 pub mod git_http;
 pub mod installed;
 pub mod log;
+pub mod object_store;
 pub mod office;
 pub mod openapi;
 pub mod panics;

@@ -13,7 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::TimeDelta;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lockkeeper::context::PackagePlace;
-use lockkeeper::features::registry::{Published, Registry, VersionOrigin, Visibility};
+use lockkeeper::features::registry::{
+    Published, Registry, RegistryError, VersionOrigin, Visibility,
+};
 use lockkeeper::model::Sha256Digest;
 use lockkeeper::objects::RemoteObjects;
 use lockkeeper::seal::keyring;
@@ -255,6 +257,35 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
     }
 }
 
+async fn a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, STORE_URL, variables).await;
+    let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
+    let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
+    let package = archive(&key, &files);
+    let digest = Sha256Digest::of(&package);
+    let registry = &site.office.registry;
+    let ops = by_ops();
+    store.set(StoreFault::LosesPackages);
+    let staged = site.office.package(&key, &files).await;
+    let lost = registry.publish(staged, VersionOrigin::Command, &ops).await;
+    let error = lost.unwrap_err();
+    assert!(matches!(error, RegistryError::PackageGone(_)), "{error}");
+    store.set(StoreFault::None);
+    assert!(store.has_lost(&digest));
+    // A server without a copy offers nothing, and does not say that there is no such version.
+    let server = site.server(db, 1).await;
+    assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 500);
+    let fault = registry.verify(true).await.unwrap().unwrap_err();
+    assert!(fault.to_string().contains("is missing"), "{fault}");
+    let again = site.office.package(&key, &files).await;
+    let again = registry.publish(again, VersionOrigin::Command, &ops);
+    assert_eq!(again.await.unwrap(), Published::Same);
+    assert!(!store.has_lost(&digest));
+    assert!(registry.verify(true).await.unwrap().is_ok());
+    assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
+}
+
 async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
     let site = Site::open(db, STORE_URL, variables).await;
@@ -447,6 +478,7 @@ store_test!(
     many_requests_for_a_package_read_it_once,
     a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served,
     wrong_bytes_of_a_store_are_noticed_and_never_served,
+    a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended,
     nobody_waits_for_a_store_that_removes_a_package,
     an_object_that_cannot_be_removed_does_not_keep_the_others,
     a_store_that_refuses_requests_gets_and_tells_no_secrets,

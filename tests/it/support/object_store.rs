@@ -127,11 +127,13 @@ impl FakeStore {
         self.lost.lock().unwrap().contains_key(&key_of(digest))
     }
 
-    /// Puts a lost package back, as from a backup.
+    /// Puts a package back as from a backup, if it is lost.
     pub fn restore(&self, digest: &Sha256Digest) {
         let key = key_of(digest);
-        let content = self.lost.lock().unwrap().remove(&key).unwrap();
-        self.objects.lock().unwrap().insert(key, content);
+        let mut lost = self.lost.lock().unwrap();
+        if let Some(content) = lost.remove(&key) {
+            self.objects.lock().unwrap().insert(key, content);
+        }
     }
 
     /// Stores an object, unless it is a package and the store loses those.

@@ -34,6 +34,9 @@ type Versions = BTreeMap<VersionKey, ListedVersion>;
 
 /// Waits until all logs and packages are everywhere, and checks every promise.
 pub async fn all(world: &RegistryWorld, round: u64) {
+    for at in 0..world.deployments.len() {
+        mended(world, at).await;
+    }
     quiet(world).await;
     let mut everywhere = Vec::new();
     for at in 0..world.deployments.len() {
@@ -49,6 +52,59 @@ pub async fn all(world: &RegistryWorld, round: u64) {
     equal(world, &everywhere);
     fills(world, round).await;
     panics(world).await;
+}
+
+/// Brings back the packages that the store of a deployment has confirmed and lost, in the two ways that an error names to
+/// an administrator: the same files are published again, and what nobody here can publish is restored from a backup.
+async fn mended(world: &RegistryWorld, at: usize) {
+    let deployment = &world.deployments[at];
+    let Some(live) = &deployment.store else {
+        return;
+    };
+    let lost = live.store.lost();
+    if lost.is_empty() {
+        return;
+    }
+    let versions = versions(world, at).await;
+    for (digest, package) in lost {
+        world.count("packages that a store lost");
+        let having_it = versions.iter().filter(|(key, listed)| {
+            is_exchanged(key) && listed.package.as_deref() == Some(digest.as_str())
+        });
+        for (key, _) in having_it {
+            if !published_again(world, at, key, &package).await {
+                continue;
+            }
+            if live.store.has_lost(&digest) {
+                world.broken(&format!("{key} was published again, and has no package"));
+            }
+            break;
+        }
+        live.store.restore(&digest);
+    }
+}
+
+/// Publishes a version again. Returns false if it was taken down meanwhile.
+async fn published_again(
+    world: &RegistryWorld,
+    at: usize,
+    key: &VersionKey,
+    package: &[u8],
+) -> bool {
+    let begun = Instant::now();
+    loop {
+        let why = match world.upload(at, key, package.to_vec()).await {
+            Ok(answer) if matches!(answer.status, 200 | 201) => return true,
+            Ok(answer) if answer.status == 410 => return false,
+            Ok(answer) => format!("{} {}", answer.status, answer.text()),
+            Err(why) => why,
+        };
+        world.deployments[at].end_claims().await;
+        let what = format!("{key} is published again ({why})");
+        if !world.may_wait(begun, &what).await {
+            return false;
+        }
+    }
 }
 
 /// Waits until every deployment has read the logs of all others, and has all packages.
@@ -94,6 +150,7 @@ async fn missing(world: &RegistryWorld) -> Vec<String> {
         let look = &deployment.look;
         let is_postgres = matches!(look, Look::Postgres(_));
         look.rows(HASTEN[usize::from(is_postgres)]).await;
+        deployment.end_claims().await;
         for text in look.rows(WAITING).await.into_iter().flatten() {
             // A client that reads it has it downloaded at once.
             let key: VersionKey = text.parse().expect("a version is valid");

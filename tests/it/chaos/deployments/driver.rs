@@ -17,6 +17,8 @@ use super::hostile::{self, Lie};
 use super::schedule::{Change, RegistryAct, RegistryFault, Wanted};
 use super::world::{RegistryWorld, filled};
 use crate::registry::world::archive;
+use crate::support::object_store::StoreFault;
+use crate::support::server::LOOK;
 
 /// Time within which every act ends, also two that wait for the same server, and a lie that waits for its effect.
 const LONGEST: Duration = Duration::from_mins(15);
@@ -73,7 +75,7 @@ impl RegistryWorld {
 
     /// Ends every fault, and starts every server that does not run.
     async fn heal(&self) {
-        self.heal_wires();
+        self.heal_places();
         for (at, deployment) in self.deployments.iter().enumerate() {
             for (n, server) in deployment.servers.iter().enumerate() {
                 let mut server = server.lock().await;
@@ -101,6 +103,7 @@ impl RegistryWorld {
                     // A server that has just started may have too much to do.
                     while self.book().known(at, &key).state < reached {
                         self.change(at, wanted, change).await;
+                        self.deployments[at].end_claims().await;
                         let what = format!("{change:?} of {key} is done");
                         if !self.may_wait(begun, &what).await {
                             return;
@@ -205,6 +208,62 @@ impl RegistryWorld {
                 self.count("killed in a merge");
                 self.kill(place, &mut server, soon).await;
             }
+            RegistryFault::Store(some, fault, name, time) => {
+                self.disturb_store(some, fault, (name, time)).await;
+            }
+        }
+    }
+
+    /// Lets an object store fail or lie until that makes a difference, and then for some time.
+    async fn disturb_store(
+        self: &Arc<Self>,
+        some: usize,
+        fault: StoreFault,
+        (name, time): (u64, Duration),
+    ) {
+        let (at, live) = self.store(some);
+        let _turn = live.turn.lock().await;
+        let what = format!("{fault:?} in the store of {}", self.deployments[at].name);
+        self.say(&what);
+        let (failures, begun) = (live.store.failures(), Instant::now());
+        live.store.set(fault);
+        let world = Arc::clone(self);
+        let using = tokio::spawn(async move { world.use_store(at, name).await });
+        let using = AbortOnDropHandle::new(using);
+        while live.store.failures() == failures {
+            if !self.may_wait(begun, &format!("{what} is noticed")).await {
+                break;
+            }
+        }
+        drop(using);
+        self.count(match fault {
+            StoreFault::Lies | StoreFault::CutsOff => "stores that lied",
+            StoreFault::LosesPackages => "stores that lost packages",
+            StoreFault::Away
+            | StoreFault::Silent
+            | StoreFault::Refuses
+            | StoreFault::LosesAnswer
+            | StoreFault::Redirects
+            | StoreFault::NoConditions
+            | StoreFault::Holds
+            | StoreFault::None => "stores that failed",
+        });
+        tokio::time::sleep(time).await;
+        live.store.set(StoreFault::None);
+    }
+
+    /// Publishes versions that nobody has, and reads their packages from the store.
+    async fn use_store(&self, at: usize, name: u64) {
+        for version in 0.. {
+            let wanted = Wanted {
+                is_go: true,
+                name,
+                version,
+            };
+            self.change(at, wanted, Change::Publish(0)).await;
+            self.deployments[at].remove_copies();
+            self.read(at, &wanted.key()).await;
+            tokio::time::sleep(LOOK * 5).await;
         }
     }
 

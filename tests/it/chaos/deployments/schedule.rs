@@ -1,8 +1,10 @@
 //! Decides the requests and faults of a round and their times, from the seed alone and before the round begins.
 //!
 //! Versions are few, so that publications, deprecations and takedowns of several deployments meet at the same ones. Each
-//! round has names of its own, because a version that was taken down stays so.
+//! round has names of its own, because a version that was taken down stays so. So has each fault of a store, because it
+//! needs packages that nobody has seen.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use lockkeeper_registry::states::VersionState;
@@ -12,6 +14,7 @@ use rand::rngs::StdRng;
 
 use super::super::options::Options;
 use super::super::schedule::{Trouble, rng};
+use crate::support::object_store::StoreFault;
 
 /// Number of names of each kind in a round.
 const NAMES: u64 = 2;
@@ -25,6 +28,17 @@ pub const FILLS: u64 = 4;
 const REQUESTS: usize = 4;
 /// Range from which deployments and servers are drawn. They are taken modulo their number.
 const PLACES: usize = 12;
+/// Range from which names are drawn that only a fault of a store uses.
+const STORE_NAMES: Range<u64> = 2_000_000..3_000_000;
+/// Faults of a store that fails, of one that lies, and of one that loses packages.
+const STORE_FAILS: [StoreFault; 4] = [
+    StoreFault::Away,
+    StoreFault::Silent,
+    StoreFault::Refuses,
+    StoreFault::LosesAnswer,
+];
+const STORE_LIES: [StoreFault; 2] = [StoreFault::Lies, StoreFault::CutsOff];
+const STORE_LOSES: [StoreFault; 1] = [StoreFault::LosesPackages];
 
 /// A version that clients publish and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +132,9 @@ pub enum RegistryFault {
     KillInChange(usize, Wanted, Change, Duration),
     /// Kills a server so soon after a publication at another deployment, which it merges and whose package it downloads.
     KillInMerge(usize, Wanted, Duration),
+    /// Lets the object store of a deployment fail or lie until that makes a difference, and then for this time. Packages
+    /// are published under the name with this number meanwhile.
+    Store(usize, StoreFault, u64, Duration),
 }
 
 /// Returns a round: its acts in order, with their times after its beginning.
@@ -155,6 +172,9 @@ pub fn round(options: &Options, world: u64, round: u64) -> Vec<(Duration, Regist
                 Trouble::Refused,
                 Duration::from_millis(900),
             ),
+            store(&mut rng, &STORE_FAILS, Duration::from_millis(500)),
+            store(&mut rng, &STORE_LIES, Duration::from_millis(500)),
+            store(&mut rng, &STORE_LOSES, Duration::from_millis(500)),
         ] {
             acts.push((millis(&mut rng, length), RegistryAct::Fault(fault)));
         }
@@ -211,9 +231,9 @@ fn fault(rng: &mut StdRng, round: u64, patient: bool) -> RegistryFault {
     let time = Duration::from_millis(rng.random_range(200..if patient { 9000 } else { 1500 }));
     let back = Duration::from_millis(rng.random_range(0..2000));
     match rng.random_range(0..100) {
-        0..15 => RegistryFault::Kill(at, back),
-        15..30 => RegistryFault::Pause(at, time),
-        30..42 => {
+        0..13 => RegistryFault::Kill(at, back),
+        13..26 => RegistryFault::Pause(at, time),
+        26..37 => {
             let soon = Duration::from_millis(rng.random_range(0..60));
             let change = match rng.random_range(0..3) {
                 0 => Change::Deprecate,
@@ -222,12 +242,22 @@ fn fault(rng: &mut StdRng, round: u64, patient: bool) -> RegistryFault {
             };
             RegistryFault::KillInChange(at, wanted(rng, round), change, soon)
         }
-        42..54 => {
+        37..48 => {
             let soon = Duration::from_millis(rng.random_range(0..1200));
             RegistryFault::KillInMerge(at, wanted(rng, round), soon)
         }
+        48..55 => store(rng, &STORE_FAILS, time),
+        55..61 => store(rng, &STORE_LIES, time),
+        61..64 => store(rng, &STORE_LOSES, time),
         _ => RegistryFault::Wire(at, trouble(rng), time),
     }
+}
+
+/// Draws one of these faults of a store.
+fn store(rng: &mut StdRng, faults: &[StoreFault], time: Duration) -> RegistryFault {
+    let fault = faults[rng.random_range(0..faults.len())];
+    let name = rng.random_range(STORE_NAMES);
+    RegistryFault::Store(rng.random_range(0..PLACES), fault, name, time)
 }
 
 fn trouble(rng: &mut StdRng) -> Trouble {
@@ -254,6 +284,13 @@ fn a_round_of_deployments_follows_from_the_seed() {
             assert!(
                 acts.iter().any(|(_, act)| is_kill(act)),
                 "{world}: {change:?}"
+            );
+        }
+        for faults in [&STORE_FAILS[..], &STORE_LIES, &STORE_LOSES] {
+            let is_one = |act: &RegistryAct| matches!(act, RegistryAct::Fault(RegistryFault::Store(_, of, ..)) if faults.contains(of));
+            assert!(
+                acts.iter().any(|(_, act)| is_one(act)),
+                "{world}: {faults:?}"
             );
         }
     }

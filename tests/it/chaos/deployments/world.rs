@@ -27,6 +27,7 @@ use super::schedule::FILLS;
 use crate::registry::outside::{CODE, Outside};
 use crate::registry::world::{by_ops, write_keys};
 use crate::support::db::Backend;
+use crate::support::object_store::{FakeStore, STORE_URL, StoreFault};
 use crate::support::postgres::{Content, new_database};
 use crate::support::program::{Said, lockkeeper, run};
 use crate::support::server::{BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
@@ -71,6 +72,15 @@ const BETWEEN_STARTS: Duration = Duration::from_millis(500);
 const PEERS: &str = "SELECT name, state, CAST(last_id AS TEXT), CAST(wrong_packages AS TEXT), COALESCE(error, '') \
      FROM registry_peers ORDER BY name";
 const LOG_SIZE: &str = "SELECT CAST(COUNT(*) AS TEXT) FROM registry_log";
+/// Ends claims to remove a package whose removal is over, on SQLite and on PostgreSQL. A server that was killed, or whose
+/// store did not answer, keeps one for five minutes, and nobody can publish the same bytes meanwhile. No removal takes
+/// fifteen seconds.
+const END_CLAIMS: [&str; 2] = [
+    "UPDATE registry_loose_packages SET due_at = '2020-01-01T00:00:00+00:00' \
+     WHERE is_removing AND due_at < strftime('%Y-%m-%dT%H:%M:%S', 'now', '+285 seconds') RETURNING digest",
+    "UPDATE registry_loose_packages SET due_at = TIMESTAMPTZ '2020-01-01 00:00:00Z' \
+     WHERE is_removing AND due_at < now() + INTERVAL '285 seconds' RETURNING digest",
+];
 
 /// A world whose deployments run and have joined.
 pub struct RegistryWorld {
@@ -96,12 +106,25 @@ pub struct LiveDeployment {
     /// Token with all scopes.
     pub token: String,
     pub servers: Vec<AsyncMutex<Server>>,
+    /// Object store with the packages. `None`: they are in a directory.
+    pub store: Option<LiveStore>,
+    /// Data directories of the servers.
+    disks: Vec<PathBuf>,
     keys: PathBuf,
     /// Addresses of the servers that run.
     doors: Mutex<Vec<Option<SocketAddr>>>,
     /// Number of requests so far, which go to the servers in turn.
     turn: AtomicUsize,
     log: Mutex<WatchedLog>,
+}
+
+/// Object store of a deployment.
+pub struct LiveStore {
+    pub store: Arc<FakeStore>,
+    /// Variables of the servers.
+    variables: Vec<(&'static str, String)>,
+    /// Held during a fault, so that each of them makes a difference.
+    pub turn: AsyncMutex<()>,
 }
 
 /// Wire that a deployment uses to reach another one.
@@ -151,11 +174,21 @@ impl LiveDeployment {
         } else {
             1
         };
+        // Two servers have copies of their own, so one reads from the store what the other has written. On SQLite, the
+        // hostile deployment and the store disturb different ones.
+        let has_store = match backend {
+            Backend::Postgres => number == 0,
+            Backend::Sqlite => number == 1,
+        };
+        let store = if has_store {
+            Some(LiveStore::start().await)
+        } else {
+            None
+        };
         let mut servers = Vec::new();
         for _ in 0..count {
             let settings = Settings::default()
                 .terraform(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform"))
-                .shares("registry", &packages)
                 .flag("--registry")
                 .flag(&format!("--registry-name={name}"))
                 .flag("--registry-sync-interval=1s")
@@ -171,6 +204,13 @@ impl LiveDeployment {
                 .fold(settings, |settings, (name, value)| {
                     settings.variable(name, &value)
                 });
+            let settings = match &store {
+                Some(store) => store.variables.iter().fold(
+                    settings.flag(&format!("--registry-store={STORE_URL}")),
+                    |settings, (name, value)| settings.variable(name, value),
+                ),
+                None => settings.shares("registry", &packages),
+            };
             let settings = match &database {
                 Some(url) => settings.database(url.clone()),
                 None => settings,
@@ -184,6 +224,8 @@ impl LiveDeployment {
             name,
             look: Look::at(&url),
             token,
+            store,
+            disks: servers.iter().map(Server::data_dir).collect(),
             servers: servers.into_iter().map(AsyncMutex::new).collect(),
             keys,
             doors: Mutex::new(doors),
@@ -220,6 +262,29 @@ impl LiveDeployment {
         lines.collect()
     }
 
+    /// Removes the copies of packages on the disks of all servers, as if others had needed the room. The packages are read
+    /// from the store again.
+    pub fn remove_copies(&self) {
+        let entries = |dir: &Path| {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        for disk in &self.disks {
+            for dir in entries(&disk.join("registry/cached")) {
+                for copy in entries(&dir) {
+                    // A server may remove it at the same moment.
+                    std::fs::remove_file(copy).ok();
+                }
+            }
+        }
+    }
+
+    /// Ends old claims to remove a package by hand, as those of dead servers end by themselves after some minutes.
+    pub async fn end_claims(&self) {
+        let is_postgres = matches!(self.look, Look::Postgres(_));
+        self.look.rows(END_CLAIMS[usize::from(is_postgres)]).await;
+    }
+
     /// Returns the number of records in the database.
     pub async fn log_size(&self) -> u64 {
         let rows = self.look.rows(LOG_SIZE).await;
@@ -237,7 +302,7 @@ impl LiveDeployment {
             DatabaseUrl::Postgres(_) => url.to_string().replace("://", "://postgres@"),
         };
         let (data, keys) = (data.display().to_string(), self.keys.display().to_string());
-        let common = [
+        let mut common = vec![
             "--database-url",
             &url,
             "--data-dir",
@@ -245,10 +310,26 @@ impl LiveDeployment {
             "--encryption-key-file",
             &keys,
         ];
-        let args = [&["registry"][..], args, &common].concat();
+        let variables = match &self.store {
+            Some(store) => {
+                common.extend(["--registry-store", STORE_URL]);
+                store.variables.as_slice()
+            }
+            None => &[],
+        };
+        let variables = variables.iter();
+        let variables: Vec<(&str, &str)> = variables
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let args = [&["registry"][..], args, common.as_slice()].concat();
         // The program sends requests over wires, which tasks of this process carry.
         tokio::task::block_in_place(|| {
-            run(env!("CARGO_BIN_EXE_lockkeeper"), Path::new("/"), &args, &[])
+            run(
+                env!("CARGO_BIN_EXE_lockkeeper"),
+                Path::new("/"),
+                &args,
+                &variables,
+            )
         })
     }
 
@@ -275,6 +356,17 @@ impl LiveDeployment {
     pub fn resume(&self, peer: &str) -> Said {
         let command = ["registry", "peers", "resume"];
         lockkeeper(&command, &self.look.url(), &[peer], &[])
+    }
+}
+
+impl LiveStore {
+    async fn start() -> Self {
+        let (store, variables) = FakeStore::start().await;
+        Self {
+            store,
+            variables,
+            turn: AsyncMutex::default(),
+        }
     }
 }
 
@@ -420,9 +512,20 @@ impl RegistryWorld {
         (wire, ends)
     }
 
-    /// Ends the faults of all wires.
-    pub fn heal_wires(&self) {
+    /// Returns some deployment whose packages are in an object store, by its number, and the store.
+    pub fn store(&self, some: usize) -> (usize, &LiveStore) {
+        let deployments = self.deployments.iter().enumerate();
+        let stores = deployments.filter_map(|(at, of)| Some((at, of.store.as_ref()?)));
+        let stores: Vec<(usize, &LiveStore)> = stores.collect();
+        stores[some % stores.len()]
+    }
+
+    /// Ends the faults of all wires and stores.
+    pub fn heal_places(&self) {
         self.lanes.iter().for_each(|lane| lane.wire.heal());
+        for live in self.deployments.iter().filter_map(|of| of.store.as_ref()) {
+            live.store.set(StoreFault::None);
+        }
     }
 
     /// Returns the number of a deployment, and that of a server of it.

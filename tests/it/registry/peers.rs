@@ -9,6 +9,7 @@ use lockkeeper::features::registry::{
 };
 use lockkeeper::model::Sha256Digest;
 use lockkeeper_registry::records::{LogId, TakedownKind};
+use lockkeeper_registry::signed_note::NoteSigner;
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, VersionState};
 use serde_json::{Value, json};
 
@@ -785,6 +786,40 @@ async fn a_member_relays_records_of_those_who_are_approved(db: &TestDb) {
     assert_eq!(three.fault().await, None);
 }
 
+async fn an_address_that_a_member_makes_up_stops_nothing(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let propose = |url: String| {
+        let signer = NoteSigner::from_seed("far.example.org", &[5; 32]).unwrap();
+        let members = [json!({"url": url, "key": signer.verifier().to_string()})];
+        let body = json!({"members": members}).to_string();
+        two.tamper(move |path, answered| match path {
+            "/registry/peer/v1/members" => Answered {
+                status: StatusCode::OK,
+                body: body.clone().into(),
+            },
+            _ => answered,
+        });
+    };
+    // A letter of a path becomes six characters where the address is stored.
+    let long = format!("https://far.example.org/{}", "\u{fc}".repeat(200));
+    for url in [
+        long.as_str(),
+        "https://user:word@far.example.org",
+        "http://10.0.0.1",
+        "far",
+        "",
+    ] {
+        propose(url.to_owned());
+        one.pull().await;
+        let known = one.store().registry_peers().await.unwrap();
+        assert_eq!(known.len(), 1, "{url}");
+        assert_eq!(one.error("two.example.com").await, "", "{url}");
+    }
+    propose("https://far.example.org".to_owned());
+    one.pull().await;
+    assert_eq!(one.state("far.example.org").await, PeerState::Proposed);
+}
+
 async fn a_word_joins_two_deployments_once(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
@@ -912,6 +947,7 @@ store_test!(
     only_shared_and_accepted_names_travel,
     many_takedowns_wait_for_an_administrator,
     a_member_relays_records_of_those_who_are_approved,
+    an_address_that_a_member_makes_up_stops_nothing,
     a_word_joins_two_deployments_once,
     only_a_peer_reads_what_is_for_peers,
 );

@@ -69,7 +69,7 @@ pub struct PeerUrl(Url);
 pub struct InvalidPeerUrl;
 
 impl PeerUrl {
-    /// Maximum length in bytes.
+    /// Maximum length in bytes, as it is stored.
     const MAX: usize = 500;
 
     /// Returns the address of something below the deployment. `path` has no leading slash.
@@ -96,7 +96,8 @@ impl FromStr for PeerUrl {
             && url.password().is_none()
             && url.query().is_none()
             && url.fragment().is_none()
-            && text.len() <= Self::MAX;
+            // A letter in a path can become six characters, and what is stored has to be read again.
+            && url.as_str().len() <= Self::MAX;
         match url.scheme() {
             "https" if is_plain => Ok(Self(url)),
             "http" if is_plain && is_local => Ok(Self(url)),
@@ -477,6 +478,17 @@ mod tests {
         ] {
             text.parse::<PeerUrl>().unwrap_err();
         }
+    }
+
+    #[test]
+    fn an_address_is_as_long_as_it_is_stored() {
+        let address =
+            |letters: usize| format!("https://mods.example.com/{}", "\u{fc}".repeat(letters));
+        let (short, long) = (address(79), address(80));
+        assert!(long.len() < PeerUrl::MAX, "{}", long.len());
+        let url: PeerUrl = short.parse().unwrap();
+        assert_eq!(url.to_string().parse(), Ok(url));
+        assert_eq!(long.parse::<PeerUrl>(), Err(InvalidPeerUrl));
     }
 
     #[test]

@@ -85,7 +85,12 @@ fn parse(text: &str) -> Result<Vec<InstalledModule>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::os::unix::fs::symlink;
+
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+    use serde_json::json;
 
     use super::*;
 
@@ -149,6 +154,36 @@ mod tests {
         ] {
             let read = read(&at(project), &at(data_dir)).ok();
             assert_eq!(read.map(|modules| modules.len()), expected, "{data_dir}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(19), failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_text_makes_it_panic(text in r#"([{}\[\],:" a-z0-9]|"Modules":\[|"Source":|"Version":|"a/b//c"|null|\\u0000){0,40}"#) {
+            drop(parse(&text));
+        }
+
+        #[test]
+        fn modules_are_read_as_they_were_written(
+            modules in proptest::collection::vec(
+                ("[a-z.]{1,8}(/[a-z]{1,4}){3}", "(//[a-z]{1,4}){0,2}", proptest::option::of("[0-9.]{0,6}")),
+                0..12,
+            ),
+        ) {
+            let entries = modules.iter().map(|(source, dir, version)| match version {
+                Some(version) => json!({"Key": "a", "Source": format!("{source}{dir}"), "Version": version, "Dir": "."}),
+                None => json!({"Key": "a", "Source": format!("{source}{dir}"), "Dir": "."}),
+            });
+            let text = json!({"Modules": entries.collect::<Vec<_>>()}).to_string();
+            let expected = modules.iter().filter_map(|(source, _, version)| {
+                let version = version.clone().filter(|version| !version.is_empty())?;
+                Some(InstalledModule { source: source.clone(), version })
+            });
+            let expected: BTreeSet<InstalledModule> = expected.collect();
+            let expected: Vec<InstalledModule> = expected.into_iter().collect();
+            prop_assert_eq!(parse(&text).unwrap(), expected);
         }
     }
 }

@@ -45,6 +45,8 @@ mod service;
 mod state;
 mod store;
 mod tags;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod upload;
 mod verify;

@@ -240,7 +240,10 @@ fn line_of(content: &str) -> Option<GoImportLine> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
 
     fn chosen(path: &str, page: &str) -> Option<(String, String)> {
         let line = choose(path, import_lines(page))?;
@@ -285,6 +288,75 @@ mod tests {
             "é<é é='>",
         ] {
             assert_eq!(chosen("a.org/x", page), None, "{page}");
+        }
+    }
+
+    /// Pieces of a page.
+    const PIECES: &[&str] = &[
+        "<meta ",
+        "<META\t",
+        "<",
+        ">",
+        "/>",
+        "<head>",
+        "</head>",
+        "<body>",
+        "<!--",
+        "-->",
+        "name=",
+        "name",
+        "content=",
+        "content = ",
+        "\"go-import\"",
+        "go-import",
+        "'go-import' ",
+        "=",
+        "\"",
+        "'",
+        " ",
+        "/",
+        "\u{a0}",
+        "\"a.org/x git https://git.org/x\"",
+        "'a.org/x git https://git.org/x go'",
+        "a.org/x",
+        "../..",
+    ];
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn any_page_names_plain_roots_and_directories(page in texts_of(PIECES)) {
+            let lines = import_lines(&page);
+            for line in &lines {
+                let elements = line.root.split('/').chain(line.directory.split('/'));
+                let elements: Vec<&str> = elements.filter(|element| !element.is_empty()).collect();
+                prop_assert!(!line.root.is_empty() && !line.root.contains("//"), "{line:?}");
+                prop_assert!(!elements.iter().any(|element| element.starts_with('.')), "{line:?}");
+                prop_assert!(page.contains(&line.address), "{line:?}");
+            }
+            drop(choose("a.org/x/sub", lines));
+        }
+
+        #[test]
+        fn a_line_is_read_as_it_was_written(
+            root in "[a-z]{1,6}\\.org(/[A-Za-z0-9_~-]{1,6}){0,3}",
+            kind in "git|hg|svn",
+            address in "https://[a-z]{1,6}\\.org/[a-z./?&=-]{0,12}",
+            directory in "([a-z]{1,4}(/[a-z]{1,4})?)?",
+            (quote, is_name_first) in (proptest::sample::select(&["\"", "'"][..]), any::<bool>()),
+        ) {
+            let name = format!("name={quote}go-import{quote}");
+            let content = format!("content={quote}{root} {kind}  {address} {directory}{quote}");
+            let attributes = if is_name_first {
+                format!("{name} {content}")
+            } else {
+                format!("{content}\n{name}/")
+            };
+            let page = format!("<!DOCTYPE html><!-- <meta> --><title>a > b</title><meta {attributes}></head>");
+            let line = GoImportLine { root: root.clone(), kind, address, directory };
+            prop_assert_eq!(import_lines(&page), vec![line.clone()]);
+            prop_assert_eq!(choose(&format!("{root}/sub"), vec![line.clone()]), Some(line));
         }
     }
 }

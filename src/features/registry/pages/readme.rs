@@ -221,8 +221,115 @@ impl ReadmeWriter {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
+
+    /// Elements without attributes that a README can become.
+    const ELEMENTS: &[&str] = &[
+        "p",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "blockquote",
+        "code",
+        "ul",
+        "ol",
+        "li",
+        "em",
+        "strong",
+        "s",
+        "table",
+        "thead",
+        "tr",
+        "th",
+        "td",
+        "br",
+    ];
+
+    /// Pieces of Markdown and HTML.
+    const PIECES: &[&str] = &[
+        "\n",
+        "\n\n",
+        "    ",
+        "\t",
+        "# ",
+        "###### ",
+        "\n===\n",
+        "> ",
+        "- ",
+        "* ",
+        "7. ",
+        "999999999. ",
+        "*",
+        "**",
+        "_",
+        "~~",
+        "`",
+        "```\n",
+        "[",
+        "]",
+        "](",
+        ")",
+        "![",
+        "[a]: https://example.com/a\n",
+        "[a]",
+        "[^1]",
+        "https://example.com/a",
+        "<https://example.com>",
+        "javascript:alert(1)",
+        "|",
+        "|--|--|\n",
+        "---\n",
+        "\\",
+        "&lt;",
+        "&#60;",
+        "&",
+        "<",
+        ">",
+        "</code></pre>",
+        "<script>",
+        "<img src=x onerror=alert(1)>",
+        "<!--",
+        "-->",
+        "\"",
+    ];
+
+    /// Checks that HTML has only elements of the allow-list, and that all of them are closed.
+    fn assert_harmless(text: &str, html: &str) {
+        let mut open: Vec<&str> = Vec::new();
+        let mut rest = html;
+        while let Some((_, tag)) = rest.split_once('<') {
+            let (tag, after) = tag.split_once('>').unwrap();
+            rest = after;
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(name), "{text:?}: {html}");
+                continue;
+            }
+            let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+            let is_expected = match (name, attributes) {
+                ("a", link) => link
+                    .strip_prefix("rel=\"nofollow noreferrer\" href=\"http")
+                    .and_then(|link| link.strip_suffix('"'))
+                    .is_some_and(|link| !link.contains('"')),
+                ("pre", class) => class == "class=\"excerpt\"",
+                ("ol", first) => first
+                    .strip_prefix("start=\"")
+                    .and_then(|first| first.strip_suffix('"'))
+                    .is_some_and(|first| first.parse::<u64>().is_ok()),
+                ("hr", "") => true,
+                (name, "") => ELEMENTS.contains(&name),
+                _ => false,
+            };
+            assert!(is_expected, "<{tag}> of {text:?}: {html}");
+            if !matches!(name, "br" | "hr") {
+                open.push(name);
+            }
+        }
+        assert_eq!(open, [""; 0], "{text:?}: {html}");
+    }
 
     #[test]
     fn usual_texts_keep_their_form() {
@@ -272,19 +379,7 @@ mod tests {
             "# <script>x</script>",
             "| <script> |\n|--|\n| <style>x</style> |",
         ] {
-            let html = html(text);
-            let mut rest = html.as_str();
-            while let Some((_, tag)) = rest.split_once('<') {
-                let (tag, after) = tag.split_once('>').unwrap();
-                let tag = tag.strip_prefix('/').unwrap_or(tag);
-                let is_link = tag.strip_prefix("a rel=\"nofollow noreferrer\" href=\"http");
-                let is_link = is_link.is_some_and(|link| link.matches('"').count() == 1);
-                let is_plain = tag.chars().all(|char| char.is_ascii_alphanumeric())
-                    && !["script", "style", "iframe", "img", "svg"].contains(&tag);
-                let is_code = tag == "pre class=\"excerpt\"";
-                assert!(is_link || is_plain || is_code, "{text}: {html}");
-                rest = after;
-            }
+            assert_harmless(text, &html(text));
         }
     }
 
@@ -322,5 +417,26 @@ mod tests {
         let html = html("\u{feff}# Title\n\n![](https://example.com/a.svg)");
         assert!(html.starts_with("<h3>Title</h3>"), "{html}");
         assert!(html.contains(">https://example.com/a.svg</a>"), "{html}");
+    }
+
+    #[test]
+    fn a_text_that_repeats_itself_ends() {
+        for piece in PIECES {
+            let text = piece.repeat((16 << 10) / piece.len());
+            let html = html(&text);
+            assert!(html.len() <= 2 * MAX_HTML, "{piece:?}: {}", html.len());
+            assert_harmless(piece, &html);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn any_text_becomes_harmless_html(text in texts_of(PIECES)) {
+            let html = html(&text);
+            assert_harmless(&text, &html);
+            prop_assert!(html.len() <= 2 * MAX_HTML);
+        }
     }
 }

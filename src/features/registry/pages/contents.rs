@@ -246,3 +246,111 @@ fn text(content: &mut dyn Read, most: u64) -> io::Result<String> {
     content.take(most).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use lockkeeper_registry::tf_archive::{TfFile, write_tf_archive};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
+
+    /// Pieces of the code of a module.
+    const PIECES: &[&str] = &[
+        "variable",
+        " \"a\" ",
+        "output",
+        "{\n",
+        "}\n",
+        "type = ",
+        "default = ",
+        "description = ",
+        "sensitive = true\n",
+        "list(object({ a = string }))\n",
+        "<<-E\n",
+        "\nE\n",
+        "\"${var.a}\"\n",
+        "[",
+        "]",
+        "(",
+        ")",
+        "\"",
+        "${",
+        "%{",
+        "#",
+        "/*",
+        "\u{feff}",
+    ];
+
+    fn contents(files: &[(&str, &[u8])]) -> PackageContents {
+        let files: Vec<TfFile<'_>> = files
+            .iter()
+            .map(|(path, content)| TfFile {
+                path: (*path).into(),
+                content,
+                is_executable: false,
+            })
+            .collect();
+        let mut package = tempfile::tempfile().unwrap();
+        write_tf_archive(&files, &mut package).unwrap();
+        let key = "module acme/vpc/aws 1.0.0".parse().unwrap();
+        contents_of(&key, &RepoPath::root(), package).unwrap()
+    }
+
+    #[test]
+    fn texts_of_a_package_are_read_up_to_their_limits() {
+        // The limit is in the middle of a letter.
+        let readme = format!("x{}", "\u{fc}".repeat(300 << 10));
+        let mut code = String::new();
+        for number in 0..1_000 {
+            writeln!(
+                code,
+                "variable \"v{number}\" {{}}\noutput \"o{number}\" {{}}"
+            )
+            .unwrap();
+        }
+        let large = "# variable\n".repeat(60 << 10);
+        let parts: Vec<String> = (0..300)
+            .map(|number| format!("modules/m{number}/main.tf"))
+            .collect();
+        let mut files: Vec<(&str, &[u8])> = vec![
+            ("README.md", readme.as_bytes()),
+            ("main.tf", code.as_bytes()),
+            ("large.tf", large.as_bytes()),
+        ];
+        files.extend(parts.iter().map(|part| (part.as_str(), &b""[..])));
+        let contents = contents(&files);
+        let readme = contents.readme.unwrap();
+        assert!(readme.len() as u64 <= MAX_README + 100, "{}", readme.len());
+        assert!(readme.ends_with("\u{fffd}</p>\n"));
+        assert_eq!(contents.interface.inputs.len(), 300);
+        assert_eq!(contents.interface.outputs.len(), 300);
+        assert_eq!(contents.interface.unread[0].file.as_str(), "large.tf");
+        assert_eq!(contents.parts.len(), MAX_PARTS);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..fixed_seed() })]
+
+        #[test]
+        fn any_texts_are_read(
+            readme in proptest::collection::vec(any::<u8>(), 0..200),
+            (code, other) in (texts_of(PIECES), texts_of(PIECES)),
+        ) {
+            let files = [
+                ("README.md", readme.as_slice()),
+                ("main.tf", code.as_bytes()),
+                ("other.tofu", other.as_bytes()),
+                ("data.tf.json", readme.as_slice()),
+            ];
+            let contents = contents(&files);
+            prop_assert!(contents.readme.is_some());
+            let interface = &contents.interface;
+            let mut unread = interface.unread.iter();
+            prop_assert!(unread.any(|unread| unread.file.as_str() == "data.tf.json"));
+            prop_assert!(interface.unread.iter().all(|unread| !unread.what.is_empty()));
+        }
+    }
+}

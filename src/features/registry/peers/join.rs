@@ -252,3 +252,104 @@ impl super::PeerExchange {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::pull::MembersBody;
+    use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
+
+    const THEIRS: &str = "two.example.com";
+
+    fn own() -> DeploymentName {
+        "one.example.com".parse().unwrap()
+    }
+
+    fn signer(seed: u8) -> NoteSigner {
+        NoteSigner::from_seed(THEIRS, &[seed; 32]).unwrap()
+    }
+
+    fn read(sent: &Value, word: &str) -> Result<(NoteVerifier, Secret), JoinFault> {
+        let body: JoinBody = serde_json::from_value(sent.clone()).unwrap();
+        body.read(word, &own())
+    }
+
+    #[test]
+    fn a_join_is_read_as_it_was_signed_and_not_otherwise() {
+        let (word, token, signer) = (new_word(), new_token(), signer(7));
+        let name = THEIRS.parse().unwrap();
+        let body = JoinBody::new(word.expose(), &signer, &name, &token);
+        let sent = serde_json::to_value(&body).unwrap();
+        let (key, presented) = read(&sent, word.expose()).unwrap();
+        assert_eq!((&key, &presented), (signer.verifier(), &token));
+        let other_key = self::signer(8).verifier().to_string();
+        for (field, value) in [
+            ("name", "three.example.com"),
+            ("key", other_key.as_str()),
+            ("key", "x"),
+            ("token", new_token().expose()),
+            ("token", "x"),
+            ("signature", ""),
+            ("signature", "%"),
+            ("signature", STANDARD.encode([0_u8; 64]).as_str()),
+        ] {
+            let mut changed = sent.clone();
+            changed[field] = value.into();
+            let refused = read(&changed, word.expose());
+            assert!(matches!(refused, Err(JoinFault::Key)), "{field} {value}");
+        }
+        let refused = read(&sent, new_word().expose());
+        assert!(matches!(refused, Err(JoinFault::Key)), "another word");
+        let mut ours = sent;
+        ours["name"] = own().as_str().into();
+        let refused = read(&ours, word.expose());
+        assert!(matches!(refused, Err(JoinFault::Same)), "our own name");
+    }
+
+    /// Pieces of what others send.
+    const PIECES: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\\u0000",
+        "null",
+        "1e999",
+        "\"word\":",
+        "\"name\":",
+        "\"key\":",
+        "\"token\":",
+        "\"signature\":",
+        "\"members\":",
+        "\"url\":",
+        "\"two.example.com\"",
+    ];
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn no_text_is_a_join_or_makes_its_reader_panic(text in texts_of(PIECES)) {
+            if let Ok(body) = serde_json::from_str::<JoinBody>(&text) {
+                prop_assert!(body.read("", &own()).is_err());
+            }
+            drop(serde_json::from_str::<MembersBody>(&text));
+        }
+
+        #[test]
+        fn no_fields_are_a_join_without_the_word(
+            key in ".{0,40}|two\\.example\\.com\\+[0-9a-f]{8}\\+[A-Za-z0-9+/]{43}=",
+            token in ".{0,20}|lkp_[A-Za-z0-9_-]{43}",
+            signature in ".{0,40}|[A-Za-z0-9+/]{86}==",
+        ) {
+            let sent = json!({"name": THEIRS, "key": key, "token": token, "signature": signature});
+            prop_assert!(matches!(read(&sent, "lki_"), Err(JoinFault::Key)));
+        }
+    }
+}

@@ -446,7 +446,10 @@ pub fn fingerprint(key: &NoteVerifier) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
 
     #[test]
     fn an_address_is_encrypted_or_on_this_machine() {
@@ -518,5 +521,58 @@ mod tests {
         assert!(is_word(word.expose()) && !is_token(word.expose()));
         assert!(is_token(token.expose()) && !is_word(token.expose()));
         assert!(!is_word("lki_"));
+    }
+
+    /// Pieces of addresses and of patterns of names.
+    const PIECES: &[&str] = &[
+        "https://",
+        "http://",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "mods.example.com",
+        ":8443",
+        "/",
+        "//",
+        "/..",
+        "%2e",
+        "%",
+        "\\",
+        "@",
+        "?",
+        "#",
+        "\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}",
+        "*",
+        "module ",
+        "go ",
+        "acme/*",
+        "example.com/...",
+        "\n",
+    ];
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn what_is_stored_of_a_peer_is_read_again(text in texts_of(PIECES)) {
+            for text in [format!("https://mods.example.com/{text}"), text] {
+                if let Ok(url) = text.parse::<PeerUrl>() {
+                    let stored = url.to_string();
+                    let read = stored.parse::<PeerUrl>();
+                    prop_assert_eq!(read.map(|url| url.to_string()), Ok(stored));
+                    let below = url.join("registry/peer/v1/diff");
+                    prop_assert!(below.path().ends_with("/registry/peer/v1/diff"), "{below}");
+                }
+                if let Ok(patterns) = text.parse::<NamePatterns>() {
+                    prop_assert_eq!(patterns.to_string().parse(), Ok(patterns));
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_is_a_word_or_a_token_by_chance(text in "(lk[ip]_)?[A-Za-z0-9_+/=-]{0,50}") {
+            prop_assert!(!is_word(&text) || (text.len() == 47 && text.starts_with("lki_")));
+            prop_assert!(!is_token(&text) || (text.len() == 47 && text.starts_with("lkp_")));
+        }
     }
 }

@@ -108,14 +108,11 @@ impl PushBody {
         }
     }
 
-    /// Returns the record, if everything else fits it and the sender.
-    fn read(&self, sender: &Peer) -> Result<Record, String> {
+    /// Returns the record, if everything else fits it and the address of the sender.
+    fn read(&self, sender: &PeerUrl) -> Result<Record, String> {
         let address = self.address.as_deref();
-        let is_of_sender = |address: &str| {
-            address
-                .parse::<PeerUrl>()
-                .is_ok_and(|url| url == sender.url)
-        };
+        let is_of_sender =
+            |address: &str| address.parse::<PeerUrl>().is_ok_and(|url| url == *sender);
         if address.is_some_and(|address| !is_of_sender(address)) {
             return Err("The address is not the one of this deployment.".to_owned());
         }
@@ -338,7 +335,7 @@ impl PeerExchange {
         sender: &Peer,
         push: &PushBody,
     ) -> Result<PushOutcome, RegistryError> {
-        let record = match push.read(sender) {
+        let record = match push.read(&sender.url) {
             Ok(record) => record,
             Err(why) => return Ok(PushOutcome::Bad(why)),
         };
@@ -515,7 +512,14 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_registry::records::{RecordChange, RecordMaker, RecordNotice, UnsignedRecord};
+    use lockkeeper_registry::signed_note::NoteSigner;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
+    use crate::model::Reason;
 
     #[test]
     fn pauses_double_up_to_the_longest_one() {
@@ -533,6 +537,97 @@ mod tests {
                 (shortest..=1.2 * shortest).contains(&pause),
                 "{attempt}: {pause}"
             );
+        }
+    }
+
+    const SENDER: &str = "https://two.example.com";
+
+    /// Returns a push of a record about this version, as JSON.
+    fn sent(version: &str) -> (Record, Value) {
+        let signer = NoteSigner::from_seed("two.example.com", &[7; 32]).unwrap();
+        let maker = RecordMaker {
+            deployment: "two.example.com".parse().unwrap(),
+            id: LogId::FIRST,
+        };
+        let change = RecordChange::Deprecate(RecordNotice {
+            reason: Reason::read("old").unwrap().unwrap(),
+            replacement: None,
+        });
+        let time = "2026-11-03T10:00:00Z".parse().unwrap();
+        let record = UnsignedRecord::new(version.parse().unwrap(), change, time, maker);
+        let record = record.unwrap().sign(&signer);
+        let body = PushBody::new(&record, record.to_string());
+        (record, serde_json::to_value(&body).unwrap())
+    }
+
+    fn read(sent: &Value) -> Result<String, String> {
+        let body: PushBody = serde_json::from_value(sent.clone()).unwrap();
+        let record = body.read(&SENDER.parse().unwrap())?;
+        Ok(record.to_string())
+    }
+
+    #[test]
+    fn a_push_is_read_as_it_was_written_and_not_otherwise() {
+        let (record, sent) = sent("go example.com/m v1.0.0");
+        assert_eq!(read(&sent), Ok(record.to_string()));
+        for (field, value, part) in [
+            ("name", "go example.com/n", "not about this version"),
+            ("name", "module example.com/m", "not about this version"),
+            ("version", "v1.0.1", "not about this version"),
+            ("version", "", "not about this version"),
+            ("record", "", "cannot be read"),
+            ("address", "https://three.example.com", "not the one"),
+            ("address", "", "not the one"),
+        ] {
+            let mut changed = sent.clone();
+            changed[field] = value.into();
+            let why = read(&changed).unwrap_err();
+            assert!(why.contains(part), "{field} {value}: {why}");
+        }
+        let mut with_address = sent;
+        with_address["address"] = format!("{SENDER}/").into();
+        assert_eq!(read(&with_address), Ok(record.to_string()));
+    }
+
+    /// Pieces of what others send.
+    const PIECES: &[&str] = &[
+        "{",
+        "}",
+        ",",
+        "\"",
+        "\\u0000",
+        "\\n",
+        "\"name\":",
+        "\"version\":",
+        "\"record\":",
+        "\"address\":",
+        "\"go example.com/m\"",
+        "\"v1.0.0\"",
+        "null",
+    ];
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn no_text_is_a_push_or_makes_its_reader_panic(text in texts_of(PIECES)) {
+            if let Ok(body) = serde_json::from_str::<PushBody>(&text) {
+                prop_assert!(body.read(&SENDER.parse().unwrap()).is_err());
+            }
+        }
+
+        #[test]
+        fn a_record_with_another_byte_is_no_other_push(at in any::<proptest::sample::Index>(), byte in 1..=127_u8) {
+            let (record, mut sent) = sent("go example.com/m v1.0.0");
+            let mut text = record.to_string().into_bytes();
+            let at = at.index(text.len());
+            text[at] = byte;
+            sent["record"] = String::from_utf8(text.clone()).unwrap().into();
+            // The signature is checked later, so the text may say something else about the same version.
+            if let Ok(read) = read(&sent) {
+                prop_assert_eq!(read.as_bytes(), text.as_slice());
+                prop_assert!(read.contains("go example.com/m v1.0.0"), "{read}");
+            }
         }
     }
 }

@@ -1103,7 +1103,11 @@ impl IntoResponse for ApiRefusal {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_registry::names::{escape_path, escape_version};
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
 
     fn digest(values: &[&str]) -> Result<String, &'static str> {
         let mut headers = HeaderMap::new();
@@ -1166,6 +1170,35 @@ mod tests {
             (["acme", "vpc", "aws"], "v1.2.3"),
         ] {
             assert!(module_key(name, version).is_err());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn a_digest_is_read_as_it_was_written(content in any::<[u8; 8]>(), other in "([a-z0-9-]{1,8}=:[A-Za-z0-9+/]{0,8}:, ?){0,3}") {
+            let expected = Sha256Digest::of(&content);
+            let bytes = hex::decode(expected.as_str()).unwrap();
+            let value = format!("{other}sha-256=:{}:", STANDARD.encode(bytes));
+            prop_assert_eq!(digest(&[&value]), Ok(expected.to_string()), "{}", value);
+        }
+
+        #[test]
+        fn no_header_or_address_makes_its_reader_panic(
+            values in proptest::collection::vec("(sha-256=:?)?[ -~]{0,60}", 0..12),
+            path in "[a-z.!/@%A-Z]{0,12}/@v/[v0-9.!+-]{0,12}|.{0,40}",
+        ) {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            if let Ok(digest) = digest(&values) {
+                prop_assert_eq!(digest.len(), 64);
+            }
+            if let Ok(key) = go_key(&path) {
+                let (module, version) = key.as_go().unwrap();
+                let version = escape_version(&version.to_string()).unwrap();
+                let written = format!("{}/@v/{version}", escape_path(module));
+                prop_assert_eq!(written, path);
+            }
         }
     }
 }

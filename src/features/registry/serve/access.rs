@@ -137,8 +137,10 @@ pub(in crate::features::registry) fn bearer_token(headers: &HeaderMap) -> Option
 #[cfg(test)]
 mod tests {
     use chrono::DateTime;
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
 
     fn reader(scopes: &[&str], is_open: bool) -> Reader {
         let token = Token {
@@ -249,5 +251,19 @@ mod tests {
         assert_eq!(text("lkr_x"), None);
         assert_eq!(text(&format!("Bearer {}", "x".repeat(129))), None);
         assert!(matches!(token_text(&HeaderMap::new()), Ok(None)));
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn any_credentials_are_short_or_none(value in "((Bearer|Basic|basic) )?([A-Za-z0-9+/=:]{0,180}|[ -~]{0,20})") {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            match token_text(&headers) {
+                Ok(text) => prop_assert!(text.is_some_and(|text| text.len() <= MAX_TOKEN)),
+                Err(refusal) => prop_assert!(matches!(refusal, ServeRefusal::WrongToken)),
+            }
+        }
     }
 }

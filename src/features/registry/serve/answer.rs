@@ -215,7 +215,10 @@ pub(super) fn immutable(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
 
     fn with(name: HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
@@ -303,6 +306,23 @@ mod tests {
             "Wed, 21 Oct 2015 07:28:00 GMT",
         ] {
             assert_eq!(part(other), Part::Whole, "{other}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn any_range_is_within_the_content(
+            range in "(bytes=)?[0-9]{0,21}-[0-9]{0,21}|[ -~]{0,30}",
+            size in 0..200_u64,
+        ) {
+            let tag = EntityTag::of_content(b"x");
+            match Part::requested(&with(header::RANGE, &range), &tag, size) {
+                Part::Bytes(part) => prop_assert!(part.start < part.end && part.end <= size, "{part:?}"),
+                Part::Whole | Part::AfterEnd => {}
+            }
+            prop_assert!(!tag.is_known(&with(header::IF_NONE_MATCH, &range)) || range.contains('*'));
         }
     }
 }

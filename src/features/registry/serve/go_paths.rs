@@ -149,7 +149,12 @@ fn key(module: GoPath, escaped: &str) -> Result<VersionKey, InvalidGoRequest> {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_registry::names::{escape_path, escape_version};
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
 
     fn parsed(path: &str) -> GoRequest {
         GoRequest::parse(path).unwrap_or_else(|error| panic!("{path}: {error:?}"))
@@ -279,6 +284,101 @@ mod tests {
                 }
                 other => panic!("{path}: {other:?}"),
             }
+        }
+    }
+
+    /// Returns the path of a request as `go` writes it.
+    fn path_of(request: &GoRequest) -> String {
+        let escaped = |key: &VersionKey| {
+            let (path, version) = key.as_go().unwrap();
+            let version = escape_version(&version.to_string()).unwrap();
+            (escape_path(path), version)
+        };
+        match request {
+            GoRequest::Index => "index".to_owned(),
+            GoRequest::List(module) => format!("{}/@v/list", escape_path(module)),
+            GoRequest::Latest(module) => format!("{}/@latest", escape_path(module)),
+            GoRequest::Version(key, file) => {
+                let (path, version) = escaped(key);
+                let extension = match file {
+                    GoFile::Info => "info",
+                    GoFile::Mod => "mod",
+                    GoFile::Zip => "zip",
+                };
+                format!("{path}/@v/{version}.{extension}")
+            }
+            GoRequest::Sumdb(name, request) => {
+                let request = match request {
+                    SumdbRequest::Supported => "supported".to_owned(),
+                    SumdbRequest::Latest => "latest".to_owned(),
+                    SumdbRequest::Lookup(key) => {
+                        let (path, version) = escaped(key);
+                        format!("lookup/{path}@{version}")
+                    }
+                    SumdbRequest::Tile(tile) => tile.to_string(),
+                };
+                let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+                format!("sumdb/{name}/{request}")
+            }
+        }
+    }
+
+    /// Pieces of paths that `go` sends, and of others.
+    const PIECES: &[&str] = &[
+        "example.com/m",
+        "github.com/!azure",
+        "/v2",
+        "/@v/",
+        "/@latest",
+        "list",
+        "v1.0.0",
+        "v2.0.0-!r!c.1",
+        "+incompatible",
+        ".info",
+        ".mod",
+        ".zip",
+        "sumdb/",
+        "mods.example.com/",
+        "lookup/",
+        "@",
+        "supported",
+        "latest",
+        "tile/8/0/",
+        "x001/",
+        "000",
+        ".p/5",
+        "index",
+        "cached-only/",
+        "!",
+        "A",
+        "/",
+        "..",
+        "%2F",
+        "%21",
+        "%00",
+        "%FF",
+        "%",
+    ];
+
+    /// Paths that look like those of `go`.
+    const LIKELY: &str = "(cached-only/)?(index|(example|go)\\.com/[a-z!]{1,4}(/v2)?/@(latest|v/list|v/v[12]\\.[0-9]\\.0(-!r!c|-RC)?(\\+incompatible)?\\.(info|mod|zip))|sumdb/[a-z.%2]{0,4}/(supported|latest|lookup/example\\.com/m(/v2)?@v[12]\\.0\\.0|tile/8/[0-2]/(x00[0-9]/)?00[0-9](\\.p/[0-9])?))";
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_000, ..fixed_seed() })]
+
+        #[test]
+        fn a_path_that_is_read_is_written_alike(path in prop_oneof![LIKELY, texts_of(PIECES)]) {
+            if let Ok(request) = GoRequest::parse(&path) {
+                let written = path_of(&request);
+                prop_assert_eq!(GoRequest::parse(&written), Ok(request), "{}", written);
+            }
+        }
+
+        #[test]
+        fn an_encoded_path_is_the_same(path in LIKELY) {
+            let path = path.replace('%', "");
+            let encoded = utf8_percent_encode(&path, NON_ALPHANUMERIC).to_string();
+            prop_assert_eq!(GoRequest::parse(&encoded), GoRequest::parse(&path), "{}", path);
         }
     }
 }

@@ -116,9 +116,11 @@ pub(super) fn place_of(file: &PackageFileName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use uuid::Uuid;
 
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
 
     fn query(link: &str) -> LinkQuery {
         let (_, query) = link.split_once('?').unwrap();
@@ -198,6 +200,25 @@ mod tests {
             assert_eq!(other_key.reader(&key, &file, &query, now), Err(InvalidLink));
         }
     }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn no_made_up_link_is_valid(
+            expires in any::<i64>(),
+            reader in "|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|.{0,20}",
+            code in "[A-Za-z0-9_-]{43}|.{0,60}",
+        ) {
+            let links = LinkKey::new([7; 32]);
+            let key: VersionKey = "module acme/vpc/aws 1.2.3".parse().unwrap();
+            let file: PackageFileName = "vpc.tar.gz".parse().unwrap();
+            let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+            let query = LinkQuery { expires, reader, code };
+            prop_assert_eq!(links.reader(&key, &file, &query, now), Err(InvalidLink));
+        }
+    }
+
     #[test]
     fn a_link_leads_to_the_directory_of_the_module() {
         let place = |file: &str| place_of(&file.parse().unwrap());

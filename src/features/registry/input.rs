@@ -74,7 +74,10 @@ pub(super) fn shown_key(key: &VersionKey) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
 
     #[test]
     fn the_form_of_a_name_says_its_kind() {
@@ -142,5 +145,18 @@ mod tests {
                 .contains("same kind")
         );
         assert!(read("v1.2.4").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn a_version_that_is_read_is_shown_alike(text in "((go |module )?[a-zA-Z.]{1,12}(/[a-z0-9]{1,4}){1,3}@v?[0-9]\\.[0-9]\\.0(-rc)?)|.{0,30}") {
+            drop((read_prefix(&text), read_name(&text)));
+            if let Ok(key) = read_key(&text) {
+                prop_assert_eq!(read_key(&shown_key(&key)), Ok(key.clone()));
+                drop(read_replacement(&key, &text));
+            }
+        }
     }
 }

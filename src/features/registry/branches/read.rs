@@ -108,7 +108,10 @@ fn read_name(kind: NameKind, name: &str) -> Option<RegistryName> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::{fixed_seed, texts_of};
 
     fn contents(files: &[(&str, &str)]) -> Vec<(RepoPath, Vec<u8>)> {
         files
@@ -197,6 +200,48 @@ mod tests {
             "go.mod/x",
         ] {
             assert!(!is_wanted(path), "{path}");
+        }
+    }
+
+    /// Pieces of code and of `go.mod` files.
+    const PIECES: &[&str] = &[
+        "module",
+        " \"x\" {\n",
+        "}\n",
+        "source = ",
+        "version = ",
+        "\"mods.example.com/acme/vpc/aws\"\n",
+        "\"mods.example.com/acme/vpc/aws//a//b\"\n",
+        "\"mods.example.com/\"\n",
+        "\"~> 1.2, != 1.2.3\"\n",
+        "\"1.2.3\"\n",
+        "{\"module\": {\"x\": ",
+        "{\"source\": \"mods.example.com/a/b/c\", \"version\": \"1.0\"}",
+        "}}",
+        "[",
+        "]",
+        "require",
+        " (\n",
+        ")\n",
+        "example.com/m v1.0.0\n",
+        "example.com/m/v2 v2.0.0 // indirect\n",
+        "\u{feff}",
+    ];
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn any_files_have_uses_of_a_limited_size(text in texts_of(PIECES), most in 0..8_usize) {
+            let files = ["a/main.tf", "a/b.tofu", "main.tf.json", "go.mod"].map(|path| (path, text.as_str()));
+            let uses = uses_in("mods.example.com", &contents(&files), most);
+            prop_assert!(uses.len() <= most);
+            for used in uses {
+                prop_assert!(used.wanted.len() <= MAX_WANTED && used.wanted.is_ascii(), "{used:?}");
+                prop_assert!(used.name.as_str().len() <= MAX_NAME, "{used:?}");
+                let of_name = used.version.is_none_or(|version| version.name() == used.name);
+                prop_assert!(of_name, "a version of another name");
+            }
         }
     }
 }

@@ -189,7 +189,10 @@ fn no_directory(error: impl std::fmt::Display) -> SourceRefusal {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
 
     #[test]
     fn the_tags_of_a_module_are_its_versions() {
@@ -227,5 +230,29 @@ mod tests {
         assert_eq!(tag, "sub/v2.0.0");
         assert!(tagged(&refs, "sub/v0.1.0").is_some());
         assert!(tagged(&refs, "v1.9.0").is_none());
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn every_version_of_any_tags_has_its_tag(
+            names in proptest::collection::vec(
+                "refs/(tags|heads)/(sub/|go/)?v[0-3]\\.[0-9]{1,20}\\.0(-[a-z0-9.-]{0,6})?(\\+[a-z]{1,12})?|.{0,30}",
+                0..20,
+            ),
+            directory in "|sub|go",
+            path in "example\\.com/m(/v[23])?",
+        ) {
+            let refs = names.iter().map(|name| RefElsewhere {
+                name: name.clone(),
+                commit: "a".repeat(40).parse().unwrap(),
+            });
+            let refs: Vec<RefElsewhere> = refs.collect();
+            let place = ModulePlace { directory, major_directory: None };
+            for version in versions_in(&version_tags(&refs), &place, &path.parse().unwrap()) {
+                prop_assert!(tagged(&refs, &tag_of(&place, &version)).is_some(), "{version}");
+            }
+        }
     }
 }

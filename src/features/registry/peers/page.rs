@@ -348,8 +348,10 @@ mod tests {
         DeploymentName, LogId, RecordChange, RecordMaker, RecordNotice, UnsignedRecord,
     };
     use lockkeeper_registry::signed_note::{NoteSigner, sign_note};
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::features::registry::testing::fixed_seed;
     use crate::model::Reason;
 
     /// Log of a peer in memory.
@@ -666,5 +668,18 @@ mod tests {
         let mut page = log.page(0, 3);
         page.head = sign_note(&log.edge(3).head().to_string(), &[&other]).unwrap();
         assert_diverged(log.check(&log.walk(0, None), &page), "not valid");
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn the_end_of_a_log_is_read_as_it_was_written(size in any::<u64>(), text in "(The log has )?[ -~]{0,24}( records\\.)?") {
+            prop_assert_eq!(read_end_text(&format!("{}\n", end_text(size))), Some(size));
+            if let Some(size) = read_end_text(&text) {
+                let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+                prop_assert_eq!(digits.parse(), Ok(size), "{}", text);
+            }
+        }
     }
 }

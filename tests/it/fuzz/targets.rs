@@ -10,7 +10,8 @@ use gix_hash::ObjectId;
 use lockkeeper::config::repo::{Patterns, RepoConfig, RepoPermissions};
 use lockkeeper::config::repos::ServerRepos;
 use lockkeeper::discovery::{
-    self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint, terragrunt,
+    self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint,
+    module_interface, remote_calls, terragrunt,
 };
 use lockkeeper::features::accounts::{PushCommand, PushRequest};
 use lockkeeper::features::registry::{CheckedDiff, PageFault, PeerWalk, check_page};
@@ -28,7 +29,7 @@ use lockkeeper_accounts::ssh_keys::KeyRules;
 use lockkeeper_accounts::watches::Watch;
 use lockkeeper_registry::dirhash::DirHash;
 use lockkeeper_registry::git_archive::read_git_archive;
-use lockkeeper_registry::go_mod::parse_go_mod;
+use lockkeeper_registry::go_mod::{MAX_REQUIRED, parse_go_mod, required_modules};
 use lockkeeper_registry::go_zip::check_go_zip;
 use lockkeeper_registry::limits::ArchiveLimits;
 use lockkeeper_registry::names::{
@@ -58,6 +59,7 @@ pub const ALL: [(&str, Target); 12] = [
     ("accounts", accounts),
     ("accounts_push", accounts_push),
     ("registry_archives", registry_archives),
+    ("registry_code", registry_code),
     ("registry_names", registry_names),
     ("registry_pages", registry_pages),
     ("registry_texts", registry_texts),
@@ -316,6 +318,37 @@ pub fn registry_archives(text: &str) {
         let size: usize = files.iter().map(|file| file.content.len()).sum();
         assert!(size as u64 <= ARCHIVE_LIMITS.unpacked, "{size} bytes");
     }
+}
+
+/// Maximum number of inputs of a module, and of characters of each of their texts with the sign that it was cut off.
+const MAX_INPUTS: usize = 300;
+const MAX_SHOWN: usize = 1_001;
+
+/// Reads the text as the code of a module on its page, as code that uses modules, and as the requirements of a Go module.
+pub fn registry_code(text: &str) {
+    let files = ["data.tf.json", "main.tf", "more.tofu"];
+    let files = files.map(|name| RepoPath::new(name).expect("a constant"));
+    let interface = module_interface(&files, &|_| Some(text.to_owned()));
+    assert!(interface.inputs.len() <= MAX_INPUTS && interface.outputs.len() <= MAX_INPUTS);
+    for input in &interface.inputs {
+        let texts = [&input.value_type, &input.default, &input.description];
+        for shown in texts.into_iter().flatten().chain([&input.name]) {
+            assert!(shown.chars().count() <= MAX_SHOWN, "{shown}");
+        }
+    }
+    for unread in &interface.unread {
+        assert!(
+            unread.line > 0 && !unread.what.is_empty(),
+            "an error says something"
+        );
+    }
+    for file in &files {
+        for call in remote_calls(file, text) {
+            assert!(!call.source.starts_with(['.', '/']), "{call:?} is a path");
+        }
+    }
+    let required = required_modules(text.as_bytes()).unwrap_or_default();
+    assert!(required.len() <= MAX_REQUIRED);
 }
 
 /// Reads each line as everything that has one spelling in the registry.

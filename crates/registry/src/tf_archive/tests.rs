@@ -104,6 +104,45 @@ fn the_same_files_make_the_same_package() {
     }
 }
 
+/// Compares everything but the compression, because two deployments pack the same commit on different machines.
+#[test]
+fn the_files_decide_each_byte_of_a_package() {
+    let mut script = file("run.sh", b"#!/bin/sh\n");
+    script.is_executable = true;
+    let mut package = Vec::new();
+    write_tf_archive(&[script, file("a/main.tf", b"# main\n")], &mut package).unwrap();
+    let mut unpacked = Vec::new();
+    let mut gzip = flate2::read::GzDecoder::new(package.as_slice());
+    gzip.read_to_end(&mut unpacked).unwrap();
+    let mut expected = Vec::new();
+    for (name, mode, content) in [
+        ("a/main.tf", "0000644", "# main\n"),
+        ("run.sh", "0000755", "#!/bin/sh\n"),
+    ] {
+        let mut header = [0; 512];
+        for (place, text) in [
+            (0, name.to_owned()),
+            (100, mode.to_owned()),
+            (108, "0000000".to_owned()),
+            (116, "0000000".to_owned()),
+            (124, format!("{:011o}", content.len())),
+            (136, "00000000000".to_owned()),
+            (148, " ".repeat(8)),
+            (156, "0".to_owned()),
+            (257, "ustar  ".to_owned()),
+        ] {
+            header[place..place + text.len()].copy_from_slice(text.as_bytes());
+        }
+        let sum: u32 = header.iter().copied().map(u32::from).sum();
+        header[148..156].copy_from_slice(format!("{sum:07o}\0").as_bytes());
+        expected.extend(header);
+        expected.extend(content.as_bytes());
+        expected.resize(expected.len().next_multiple_of(512), 0);
+    }
+    expected.resize(expected.len() + 1024, 0);
+    assert!(unpacked == expected, "{unpacked:?}");
+}
+
 #[test]
 fn files_that_no_package_can_have_are_not_written() {
     for (files, path) in [

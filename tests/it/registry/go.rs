@@ -90,6 +90,19 @@ async fn a_go_module_is_used_deprecated_and_taken_down() {
     }
     let versions = works(&lee, &["list", "-m", "-versions", "example.com/net"]);
     assert_eq!(versions, "example.com/net v1.0.0 v1.2.0-rc.1\n");
+
+    let legal = "A court said so.";
+    site.office
+        .take_down("go example.com/net v1.0.0", TakedownKind::Legal, legal)
+        .await;
+    lee.forget_modules();
+    let direct = lee
+        .clone()
+        .with("GOPROXY", "https://mods.example.com/registry/go,direct");
+    for person in [&lee, &direct] {
+        fails(person, &["mod", "download"], legal);
+        fails(person, &["mod", "download"], "451 Unavailable");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use lockkeeper::config::server::MissLimits;
 use lockkeeper::features::registry::{
     CheckedPackage, JoinRequest, NamePatterns, NewInvitation, Peer, PeerExchange, PeerState,
@@ -45,6 +45,8 @@ struct Wire {
     router: Option<Router>,
     tamper: Option<Tamper>,
     gate: Option<Arc<Gate>>,
+    /// Address to which all requests are redirected.
+    leads_to: Option<String>,
 }
 
 /// Holds back answers to requests for paths with a text, until it is opened.
@@ -114,8 +116,7 @@ impl Deployment {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let wire = Arc::new(Mutex::new(Wire {
             router: Some(server.router.clone()),
-            tamper: None,
-            gate: None,
+            ..Wire::default()
         }));
         let of_task = Arc::clone(&wire);
         let app =
@@ -162,9 +163,16 @@ impl Deployment {
         self.wire().tamper = Some(Box::new(tamper));
     }
 
+    /// Redirects all requests to another address.
+    pub fn redirect(&self, to: String) {
+        self.wire().leads_to = Some(to);
+    }
+
     /// Sends all answers unchanged again.
     pub fn honest(&self) {
-        self.wire().tamper = None;
+        let mut wire = self.wire();
+        wire.tamper = None;
+        wire.leads_to = None;
     }
 
     /// Invites another deployment. Returns the word.
@@ -316,6 +324,15 @@ async fn carry(wire: Arc<Mutex<Wire>>, request: Request) -> Response {
         return response;
     };
     let path = request.uri().path().to_owned();
+    let leads_to = wire
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .leads_to
+        .clone();
+    if let Some(to) = leads_to {
+        let to = [(header::LOCATION, format!("{to}{path}"))];
+        return (StatusCode::TEMPORARY_REDIRECT, to).into_response();
+    }
     let response = router.oneshot(request).await.unwrap();
     let gate = wire
         .lock()

@@ -12,6 +12,7 @@ use lockkeeper_registry::records::{LogId, TakedownKind};
 use lockkeeper_registry::signed_note::NoteSigner;
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, VersionState};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use super::deployments::{Answered, Deployment, name};
 use super::world::{by_ops, go_mod_of_size};
@@ -407,6 +408,28 @@ async fn nothing_of_a_page_that_does_not_fit_is_merged(db: &TestDb) {
     one.honest();
     assert_eq!(two.pull().await, 2);
     assert_eq!(two.error("one.example.com").await, "");
+}
+
+async fn a_peer_leads_nobody_to_another_address(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    one.office.publish(NET, &GO_MODULE).await;
+    two.office.namespace("module two", Visibility::Public).await;
+    two.office
+        .publish("module two/vpc/aws 1.0.0", &MODULE)
+        .await;
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    one.redirect(format!("http://{}", elsewhere.local_addr().unwrap()));
+    assert_eq!((two.pull().await, two.push().await), (0, 0));
+    let error = two.error("one.example.com").await;
+    assert!(error.contains("307"), "{error}");
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (0, 1));
+    let came = tokio::time::timeout(Duration::from_millis(50), elsewhere.accept()).await;
+    assert!(came.is_err(), "a request with a token has gone elsewhere");
+    one.honest();
+    assert_eq!(two.pull().await, 1);
 }
 
 async fn a_namespace_is_not_added_above_names_of_peers(db: &TestDb) {
@@ -937,6 +960,7 @@ store_test!(
     what_is_here_is_served_when_peers_are_away,
     a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone,
     nothing_of_a_page_that_does_not_fit_is_merged,
+    a_peer_leads_nobody_to_another_address,
     a_namespace_is_not_added_above_names_of_peers,
     a_record_that_its_maker_did_not_sign_is_found_out,
     a_package_that_is_not_the_recorded_one_is_fetched_elsewhere,

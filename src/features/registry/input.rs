@@ -48,6 +48,40 @@ pub(super) fn read_key(text: &str) -> Result<VersionKey, String> {
     }
 }
 
+/// A name, or one version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NameOrVersion {
+    Name(RegistryName),
+    Version(VersionKey),
+}
+
+impl NameOrVersion {
+    /// Returns the name, without the version.
+    pub fn name(&self) -> RegistryName {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Version(key) => key.name(),
+        }
+    }
+
+    /// Returns the version, if there is one.
+    pub fn version(&self) -> Option<&VersionKey> {
+        match self {
+            Self::Name(_) => None,
+            Self::Version(key) => Some(key),
+        }
+    }
+}
+
+/// Reads a name with or without a version.
+pub(super) fn read_name_or_version(text: &str) -> Result<NameOrVersion, String> {
+    if text.contains('@') {
+        read_key(text).map(NameOrVersion::Version)
+    } else {
+        read_name(text).map(NameOrVersion::Name)
+    }
+}
+
 /// Reads the version to use instead of another one: another version of the same name, such as `1.2.4`, or one of another
 /// name, such as `acme/network/aws@1.0.0`.
 pub(super) fn read_replacement(key: &VersionKey, text: &str) -> Result<VersionKey, String> {
@@ -126,6 +160,26 @@ mod tests {
         ] {
             let error = read_key(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_read_with_or_without_a_version() {
+        let text = |asked: &str| {
+            let read = read_name_or_version(asked).ok()?;
+            let version = read.version().map(VersionKey::version);
+            Some((read.name().to_string(), version))
+        };
+        assert_eq!(
+            text("acme/vpc/aws@1.2.3"),
+            Some(("module acme/vpc/aws".to_owned(), Some("1.2.3".to_owned())))
+        );
+        assert_eq!(
+            text("example.com/m/v2"),
+            Some(("go example.com/m/v2".to_owned(), None))
+        );
+        for asked in ["", "acme", "acme/vpc/aws@x", "../etc", "acme/vpc/aws@"] {
+            assert_eq!(text(asked), None, "{asked}");
         }
     }
 

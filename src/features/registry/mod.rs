@@ -19,7 +19,8 @@
 //! | `misses/` | versions that are not here are fetched from elsewhere |
 //! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
-//! | `pages/` | `/registry`: modules and the log for people |
+//! | `explain.rs`, `used_by.rs` | what happens to a missing version, and who uses a module, as people see it |
+//! | `pages/` | `/registry`: modules and the log for people, and the part of the API for them |
 //! | `tags/` | publishes versions from tags of repositories |
 //! | `branches/` | names that the default branches of repositories use |
 //! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
@@ -30,6 +31,7 @@ mod blobs;
 mod branches;
 mod cli;
 mod deployment;
+mod explain;
 mod input;
 mod leftovers;
 mod lists;
@@ -49,6 +51,7 @@ mod tags;
 mod testing;
 mod tokens;
 mod upload;
+mod used_by;
 mod verify;
 mod view;
 

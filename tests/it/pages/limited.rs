@@ -36,8 +36,9 @@ const REFUSED: [&str; 10] = [
     "/metrics",
 ];
 const OPEN: [&str; 4] = ["/events", "/healthz", "/readyz", "/status"];
-/// Pages of the registry, which the server of these tests does not have. `registry::pages` tests them.
-const OF_REGISTRY: &str = "/registry";
+/// Pages of the registry and their API, which the server of these tests does not have. `registry::pages` and
+/// `registry::people_api` test them.
+const OF_REGISTRY: [&str; 2] = ["/registry", "/api/registry"];
 
 /// Data of one owner.
 pub struct Own {
@@ -338,7 +339,8 @@ async fn every_route_is_limited_or_refused() {
     let (world, net, zebra) = world().await;
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
     for (route, limited) in paths() {
-        if OPEN.contains(&route) || route.starts_with(OF_REGISTRY) {
+        let of_registry = OF_REGISTRY.iter().any(|path| route.starts_with(path));
+        if OPEN.contains(&route) || of_registry {
             continue;
         }
         if REFUSED.contains(&route) {

@@ -17,7 +17,7 @@ const VARIABLES: &str = "variable \"cidr\" {\n  type        = string\n  descript
     variable \"zones\" {\n  default = [\"a\"]\n}\n\noutput \"id\" {\n  value     = 1\n  sensitive = true\n}\n";
 
 /// Flags of a server on which people sign in.
-const SIGNED_IN: [(&str, &str); 3] = [
+pub const SIGNED_IN: [(&str, &str); 3] = [
     ("web-basic-auth", "true"),
     ("web-username", "ops"),
     ("web-password", "a long password of the tests"),
@@ -51,7 +51,7 @@ async fn with_modules(db: &TestDb) -> Office {
     office
 }
 
-async fn page(server: &Replica, path: &str, who: Option<&str>) -> Answer {
+pub async fn page(server: &Replica, path: &str, who: Option<&str>) -> Answer {
     use base64::Engine as _;
     let basic = who.map(|who| {
         let text = base64::engine::general_purpose::STANDARD.encode(who);
@@ -71,7 +71,7 @@ async fn seen(server: &Replica, path: &str) -> String {
 }
 
 /// Returns the main part of a page as text: elements and repeated spaces are left out.
-fn text(page: &str) -> String {
+pub fn text(page: &str) -> String {
     let main = page
         .split("<main")
         .nth(1)

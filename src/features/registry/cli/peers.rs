@@ -6,12 +6,13 @@ use anyhow::Context as _;
 use lockkeeper_registry::names::NamePattern;
 use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::signed_note::NoteVerifier;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::super::namespaces::Visibility;
 use super::super::peers::{
-    JoinRequest, NamePatterns, NewInvitation, Peer, PeerConflict, PeerState, PeerTerms, PeerUrl,
-    fingerprint, invite, join,
+    ConflictView, JoinRequest, NamePatterns, NewInvitation, Peer, PeerState, PeerTerms, PeerUrl,
+    PeerView, fingerprint, invite, join,
 };
 use super::{RegistryFlags, cause, log_key};
 use crate::clock::{Clock as _, SystemClock};
@@ -180,6 +181,14 @@ pub(in crate::features::registry) struct PeerArgs {
     format: OutputFormat,
     #[command(flatten)]
     database: DatabaseFlags,
+}
+
+/// A peer with everything that it sent and that does not count here.
+#[derive(Serialize)]
+struct PeerWithConflicts {
+    #[serde(flatten)]
+    peer: PeerView,
+    conflicts: Vec<ConflictView>,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -398,22 +407,21 @@ impl PeerArgs {
         let Some(peer) = store.registry_peer(&self.name).await? else {
             return self.changed(None, "there is no such peer", terminal);
         };
-        let conflicts = store.registry_conflicts(SHOWN_CONFLICTS).await?;
-        let of_peer = |conflict: &&PeerConflict| conflict.peer == peer.name;
-        let conflicts: Vec<&PeerConflict> = conflicts.iter().filter(of_peer).collect();
-        let with_conflicts = || {
-            let mut all = json(&peer);
-            all["conflicts"] = conflicts
-                .iter()
-                .map(|conflict| conflict_json(conflict))
-                .collect();
-            all
-        };
-        self.format
-            .print(terminal, with_conflicts, || text(&peer))?;
+        let mut conflicts = store.registry_conflicts(SHOWN_CONFLICTS).await?;
+        conflicts.retain(|conflict| conflict.peer == peer.name);
         if self.format.is_json() {
+            let mut views = Vec::new();
+            for conflict in conflicts {
+                views.push(ConflictView::of(&store, conflict).await?);
+            }
+            let shown = PeerWithConflicts {
+                peer: PeerView::new(&peer, SystemClock.now()),
+                conflicts: views,
+            };
+            terminal.line(serde_json::to_string(&shown)?)?;
             return Ok(ExitStatus::Success);
         }
+        terminal.line(text(&peer))?;
         for (what, patterns) in [("reads", &peer.shares), ("counts for", &peer.accepts)] {
             let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
             let shown = if patterns.is_empty() {
@@ -482,7 +490,8 @@ fn note_fingerprints(key: &NoteVerifier, peer: &Peer, terminal: &mut Terminal<'_
 }
 
 fn show(peer: &Peer, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
-    format.print(terminal, || json(peer), || text(peer))?;
+    let json = serde_json::to_string(&PeerView::new(peer, SystemClock.now()))?;
+    format.print(terminal, || json, || text(peer))?;
     Ok(ExitStatus::Success)
 }
 
@@ -504,52 +513,4 @@ fn text(peer: &Peer) -> String {
         peer.walk.last_id(),
         peer.seen_size,
     ))
-}
-
-fn json(peer: &Peer) -> Value {
-    let list = |patterns: &NamePatterns| -> Vec<String> {
-        patterns.iter().map(ToString::to_string).collect()
-    };
-    let now = SystemClock.now();
-    json!({
-        "name": peer.name.as_str(),
-        "url": peer.url.to_string(),
-        "key": peer.verifier.to_string(),
-        "fingerprint": fingerprint(&peer.verifier),
-        "state": peer.state,
-        "state_since": time(peer.state_since),
-        "shares": list(&peer.shares),
-        "accepts": list(&peer.accepts),
-        "visibility": peer.visibility,
-        "last_id": peer.walk.last_id(),
-        "size": peer.seen_size,
-        "lag_records": peer.lag_records(),
-        "lag_seconds": peer.lag_seconds(now),
-        "complete_at": peer.complete_at.map(time),
-        "error": peer.error.as_ref().map(|(why, _)| why),
-        "error_since": peer.error.as_ref().map(|(_, since)| time(*since)),
-        "skipped": peer.skipped,
-        "skipped_last": peer.skipped_last,
-        "limited": peer.limited,
-        "versions": peer.versions,
-        "max_versions": peer.limits.versions,
-        "bytes": peer.bytes,
-        "max_bytes": peer.limits.bytes,
-        "fetched_versions": peer.fetched_versions,
-        "fetched_bytes": peer.fetched_bytes,
-        "wrong_packages": peer.wrong_packages,
-        "pushed_id": peer.pushes.last_id,
-        "push_error": peer.pushes.error,
-        "pushes_given_up": peer.pushes.given_up,
-    })
-}
-
-fn conflict_json(conflict: &PeerConflict) -> Value {
-    json!({
-        "kind": conflict.key.kind(),
-        "name": conflict.key.name().as_str(),
-        "version": conflict.key.version(),
-        "record": conflict.record,
-        "since": time(conflict.since),
-    })
 }

@@ -546,7 +546,7 @@ fn a_missing_version_is_explained() {
     Nothing is fetched from a repository: nothing leads from the name of a Terraform module to its repository.
     ");
     let other = explain("github.com/other/net", &[&more[..], &["--json"]].concat());
-    assert_snapshot!(other.1, @r#"{"because":"default","failure":null,"kind":"go","name":"github.com/other/net","namespace":null,"no_source":"github.com/other/net is not on --registry-vcs-allowlist","on_miss":"background","peers":[],"rule":null,"source":null,"state":null,"version":null}"#);
+    assert_snapshot!(other.1, @r#"{"kind":"go","name":"github.com/other/net","version":null,"state":null,"on_miss":"background","because":"default","rule":null,"namespace":null,"peers":[],"source":null,"no_source":"github.com/other/net is not on --registry-vcs-allowlist","failure":null}"#);
     let (exit, said) = explain("acme/vpc/aws", &["--registry-on-miss", "go *"]);
     assert_eq!(exit, ExitStatus::Usage);
     assert!(said.contains("has no `=`"), "{said}");

@@ -7,7 +7,7 @@ use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::{RecordNotice, TakedownKind};
 use lockkeeper_registry::versions::VersionKey;
 
-use super::super::input::{read_key, read_name, read_replacement, shown_key};
+use super::super::input::{NameOrVersion, read_name_or_version, read_replacement, shown_key};
 use super::super::service::{Deprecated, Registry, TakenDown};
 use super::super::store::RegistryVersion;
 use super::super::tags::TagMove;
@@ -35,8 +35,8 @@ pub(in crate::features::registry) struct ListArgs {
 #[derive(clap::Args)]
 pub(in crate::features::registry) struct ShowArgs {
     /// Name of the module, or name and version, as in acme/vpc/aws@1.2.3
-    #[arg(value_name = "NAME[@VERSION]", value_parser = shown)]
-    shown: Shown,
+    #[arg(value_name = "NAME[@VERSION]", value_parser = read_name_or_version)]
+    shown: NameOrVersion,
     #[command(flatten)]
     format: OutputFormat,
     #[command(flatten)]
@@ -81,22 +81,6 @@ struct NoticeFlags {
     /// Version to use instead: of the same module, as in 1.2.4, or of another one, as in acme/network/aws@1.0.0
     #[arg(long, value_name = "VERSION")]
     instead: Option<String>,
-}
-
-/// Name, or name and version.
-#[derive(Clone)]
-pub(super) enum Shown {
-    Name(RegistryName),
-    Version(VersionKey),
-}
-
-/// Reads a name, or a name and a version.
-pub(super) fn shown(text: &str) -> Result<Shown, String> {
-    if text.contains('@') {
-        read_key(text).map(Shown::Version)
-    } else {
-        read_name(text).map(Shown::Name)
-    }
 }
 
 impl NoticeFlags {
@@ -165,8 +149,8 @@ impl ShowArgs {
     pub(super) async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         let store = self.database.open().await?;
         let versions = match &self.shown {
-            Shown::Name(name) => sorted_versions(&store, name).await?,
-            Shown::Version(key) => {
+            NameOrVersion::Name(name) => sorted_versions(&store, name).await?,
+            NameOrVersion::Version(key) => {
                 let version = store.registry_version(key).await;
                 version
                     .context("the version cannot be read")?
@@ -175,14 +159,13 @@ impl ShowArgs {
             }
         };
         if versions.is_empty() {
-            let (what, name) = match &self.shown {
-                Shown::Name(name) => (name.as_str().to_owned(), name.clone()),
-                Shown::Version(key) => (shown_key(key), key.name()),
-            };
+            let name = self.shown.name();
+            let what = self.shown.version().map(shown_key);
+            let what = what.unwrap_or_else(|| name.as_str().to_owned());
             terminal.note(format_args!("error: there is no {what}"));
             let hint = match self.shown {
-                Shown::Name(_) => "`lockkeeper registry list` lists all names.".to_owned(),
-                Shown::Version(_) => {
+                NameOrVersion::Name(_) => "`lockkeeper registry list` lists all names.".to_owned(),
+                NameOrVersion::Version(_) => {
                     format!(
                         "`lockkeeper registry show {}` lists its versions.",
                         name.as_str()
@@ -192,11 +175,7 @@ impl ShowArgs {
             terminal.note(hint);
             return Ok(ExitStatus::Failure);
         }
-        let name = match &self.shown {
-            Shown::Name(name) => name.clone(),
-            Shown::Version(key) => key.name(),
-        };
-        let moves = store.registry_tag_moves(&name).await;
+        let moves = store.registry_tag_moves(&self.shown.name()).await;
         let moves = moves.context("the tags of the versions cannot be read")?;
         for version in &versions {
             print(version, &moves, self.format, terminal)?;

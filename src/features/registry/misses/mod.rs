@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::decision::{MissDecision, MissFacts, MissReason, covers_in_any_case, decide};
+pub(super) use self::decision::{MissFacts, MissReason, covers_in_any_case, decide};
 use self::fills::FillParts;
 pub(super) use self::fills::MissAnswer;
 pub(crate) use self::fills::Misses;

@@ -6,12 +6,14 @@
 //! | `module.rs` | `/registry/modules/{name}`: versions, uses, and what a package tells about itself |
 //! | `log.rs` | `/registry/log`: records and their proofs |
 //! | `peers.rs` | `/registry/peers`: other deployments |
+//! | `api.rs` | `/api/registry/…`: uses, explanations and other deployments, for the same people |
 //! | `contents.rs` | README, inputs and outputs in a package |
 //! | `readme.rs` | a README as HTML |
 //! | `store.rs` | queries |
 //!
 //! People see the names that they may read by [`PageScope`].
 
+mod api;
 mod contents;
 mod log;
 mod module;
@@ -38,6 +40,7 @@ use self::contents::ContentsReader;
 pub use self::store::{FoundNames, ListedState, NameSearch};
 use super::namespaces::RegistryNamespace;
 use super::service::{Registry, RegistryError};
+use crate::config::server::{OwnRegistry, RegistryMisses};
 use crate::errors::describe_error;
 use crate::kit::web::RouteAccess::Facts;
 use crate::kit::web::reach::VisibleScope;
@@ -55,6 +58,8 @@ struct PagesParts {
     host: String,
     /// True if public names are served without a token.
     is_open: bool,
+    /// Settings for versions that are not here.
+    misses: RegistryMisses,
     contents: ContentsReader,
     /// Places for pages, which read many rows. Accounts of the whole server need none, so visitors do not keep them out.
     places: Arc<Semaphore>,
@@ -65,11 +70,12 @@ const AT_ONCE: usize = 3;
 const PLACE_TIME: Duration = Duration::from_secs(10);
 
 impl RegistryPages {
-    pub(crate) fn new(registry: Arc<Registry>, host: String, is_open: bool) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, config: &OwnRegistry) -> Self {
         Self(Arc::new(PagesParts {
             registry,
-            host,
-            is_open,
+            host: config.host.clone(),
+            is_open: config.is_open,
+            misses: config.misses.clone(),
             contents: ContentsReader::new(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
         }))
@@ -116,6 +122,17 @@ pub(super) fn routes() -> Routes<Arc<WebState>> {
         .get("/registry/peers", Facts.and_limited(), peers::list_peers)
         .get("/registry/log", Facts.and_limited(), log::list)
         .get("/registry/log/{id}", Facts.and_limited(), log::show)
+        .get(
+            "/api/registry/explain/{*asked}",
+            Facts.and_limited(),
+            api::explain,
+        )
+        .get(
+            "/api/registry/uses/{*asked}",
+            Facts.and_limited(),
+            api::uses,
+        )
+        .get("/api/registry/peers", Facts.and_limited(), api::peers)
 }
 
 /// Names that a person sees on pages.
@@ -182,6 +199,14 @@ impl PageScope {
             PageReaders::PublicAnd(owners) => self
                 .namespace_of(name)
                 .is_some_and(|namespace| is_seen(namespace, owners)),
+        }
+    }
+
+    /// Returns true if the person sees other deployments: their names and addresses are for accounts of the whole server.
+    fn sees_peers(&self) -> bool {
+        match self.readers {
+            PageReaders::Everything => true,
+            PageReaders::PublicAnd(_) | PageReaders::Nothing => false,
         }
     }
 

@@ -1,7 +1,6 @@
 //! `/registry/modules/{name}` and `/registry/modules/{name}@{version}`: a version, what its package tells about itself, all
 //! versions of the name, and the plans and default branches that use it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -14,9 +13,10 @@ use serde::Serialize;
 use tracing::warn;
 
 use super::super::branches::{BranchUseLimits, ListedBranchUse};
-use super::super::input::{read_key, read_name};
+use super::super::input::read_name_or_version;
 use super::super::runs::ModuleUse;
 use super::super::store::{RegistryVersion, VersionOrigin};
+use super::super::used_by::{ModuleUses, UseView};
 use super::super::view::{checksums_of, move_sentence, notice_sentence};
 use super::contents::{PackageContents, Unread};
 use super::names::kind_words;
@@ -28,14 +28,11 @@ use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::{Badge, PastTime, PullName, shown, size};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
-use crate::model::{ProjectKey, RepoId};
+use crate::model::ProjectKey;
 
 /// Maximum number of versions and of uses on a page.
 const MOST_VERSIONS: usize = 200;
 const MOST_USES: usize = 100;
-
-/// Maximum number of uses that are read. Those of plans are also in repositories that the person does not see.
-const MOST_READ: i64 = 1_000;
 
 /// Maximum number of directories of one default branch on a page, so that no repository hides the others.
 const MOST_OF_BRANCH: i64 = 20;
@@ -62,11 +59,8 @@ struct ModulePage {
     go_mod: Option<String>,
     versions: Vec<PageVersion>,
     versions_found: usize,
-    uses: Vec<UseView>,
-    uses_found: usize,
-    /// True if there may be more uses than were read.
-    has_more_uses: bool,
-    branches: BranchesView,
+    plans: PagePart<PlanEntry>,
+    branches: PagePart<BranchEntry>,
 }
 
 /// The version that the page is about.
@@ -125,33 +119,32 @@ struct OutputView {
     is_sensitive: bool,
 }
 
-/// A plan that uses a version.
+/// The first uses of one kind.
 #[derive(Serialize)]
-struct UseView {
-    pull: PullName,
-    project: String,
-    version: String,
-    state: String,
-    at: PastTime,
-}
-
-/// Default branches that use the name.
-#[derive(Serialize)]
-struct BranchesView {
-    uses: Vec<BranchUseView>,
+struct PagePart<T> {
+    uses: Vec<T>,
     found: usize,
     /// True if there may be more uses than were read.
     has_more: bool,
 }
 
-/// A default branch that uses the name.
+/// A plan for the template of the page.
 #[derive(Serialize)]
-struct BranchUseView {
-    repo: String,
-    dir: String,
-    /// Versions that the code allows. Empty: all.
-    wanted: String,
-    commit: Option<String>,
+struct PlanEntry {
+    #[serde(flatten)]
+    used: UseView,
+    /// Name of the pull request or application.
+    of: PullName,
+    /// Name, directory and workspace of the project.
+    words: String,
+}
+
+/// A default branch for the template of the page.
+#[derive(Serialize)]
+struct BranchEntry {
+    #[serde(flatten)]
+    used: UseView,
+    short: Option<String>,
 }
 
 /// `GET /registry/modules/{name}`, `GET /registry/modules/{name}@{version}`
@@ -164,17 +157,16 @@ pub(super) async fn show(
 ) -> Result<Response, WebError> {
     let now = web.clock.now();
     let scope = PageScope::of(&web, &pages, &sight).await?;
-    let (name, number) = read(&asked)?;
+    let read = read_name_or_version(&asked).map_err(|_| unknown(&asked))?;
+    let name = read.name();
     // The answer for a name that the person may not see is that for one that is not there.
     if !scope.sees(&name) {
         return Err(unknown(&asked));
     }
     let registry = &pages.0.registry;
     let versions = registry.versions(&name).await?;
-    let version = match &number {
-        Some(number) => versions
-            .iter()
-            .find(|version| version.key.version() == *number),
+    let version = match read.version() {
+        Some(key) => versions.iter().find(|version| version.key == *key),
         None => versions
             .iter()
             .max_by_key(|version| rank(version.known.state(), &version.key)),
@@ -191,14 +183,13 @@ pub(super) async fn show(
         }
         NameKind::Go | NameKind::Module => None,
     };
-    let uses = web.store.registry_uses(&name, None, MOST_READ);
-    let mut uses = uses.await?;
-    let has_more_uses = uses.len() >= usize::try_from(MOST_READ).unwrap_or(usize::MAX);
     let repos = sight.repos(None).await?;
-    if let Some(repos) = &repos {
-        let repos: HashSet<&RepoId> = repos.iter().collect();
-        uses.retain(|used| repos.contains(&used.pull.repo));
-    }
+    let limits = BranchUseLimits {
+        repos: repos.as_deref(),
+        of_repo: MOST_OF_BRANCH,
+        total: ModuleUses::MOST,
+    };
+    let uses = ModuleUses::within(&web.store, &name, None, limits).await?;
     let namespace = scope.namespace_of(&name);
     let owner = namespace.filter(|namespace| scope.knows_owner(namespace));
     let is_known = owner.is_some() || namespace.is_none();
@@ -235,29 +226,14 @@ pub(super) async fn show(
             })
             .collect(),
         versions_found: versions.len(),
-        uses: uses
-            .iter()
-            .take(MOST_USES)
-            .map(|used| UseView::new(used, now))
-            .collect(),
-        uses_found: uses.len(),
-        has_more_uses,
-        branches: BranchesView::of(&web, &name, repos.as_deref()).await?,
+        plans: PagePart::of(&uses.plans, uses.has_more_plans, PlanEntry::new),
+        branches: PagePart::of(&uses.branches, uses.has_more_branches, BranchEntry::new),
     };
     visitor.page("registry_module.html", &page)
 }
 
-/// Reads a name, with or without a version.
-fn read(asked: &str) -> Result<(RegistryName, Option<String>), WebError> {
-    let read = if asked.contains('@') {
-        read_key(asked).map(|key| (key.name(), Some(key.version())))
-    } else {
-        read_name(asked).map(|name| (name, None))
-    };
-    read.map_err(|_| unknown(asked))
-}
-
-fn unknown(asked: &str) -> WebError {
+/// Says that a name is not here, or that the person may not see it.
+pub(super) fn unknown(asked: &str) -> WebError {
     WebError::new(
         StatusCode::NOT_FOUND,
         "Module not found",
@@ -438,82 +414,31 @@ fn project_words(project: &ProjectKey) -> String {
     )
 }
 
-impl BranchesView {
-    /// Reads the uses on default branches, of these repositories or of all.
-    async fn of(
-        web: &WebState,
-        name: &RegistryName,
-        repos: Option<&[RepoId]>,
-    ) -> Result<Self, WebError> {
-        let limits = BranchUseLimits {
-            repos,
-            of_repo: MOST_OF_BRANCH,
-            total: MOST_READ,
-        };
-        let uses = web.store.registry_branch_uses_of_each(name, limits);
-        let uses = uses.await?;
-        let is_full = |uses: &[ListedBranchUse], most: i64| {
-            i64::try_from(uses.len()).is_ok_and(|many| many >= most)
-        };
-        let mut of_each = uses.chunk_by(|one, other| one.repo == other.repo);
-        let has_more = is_full(&uses, MOST_READ) || of_each.any(|of| is_full(of, MOST_OF_BRANCH));
-        Ok(Self {
+impl<T> PagePart<T> {
+    fn of<U>(uses: &[U], has_more: bool, entry: impl Fn(&U) -> T) -> Self {
+        Self {
+            uses: uses.iter().take(MOST_USES).map(entry).collect(),
             found: uses.len(),
-            uses: uses
-                .iter()
-                .take(MOST_USES)
-                .map(BranchUseView::new)
-                .collect(),
             has_more,
-        })
+        }
     }
 }
 
-impl BranchUseView {
+impl PlanEntry {
+    fn new(used: &ModuleUse) -> Self {
+        Self {
+            used: used.into(),
+            of: PullName::without_link(&used.pull),
+            words: shown(&project_words(&used.project)),
+        }
+    }
+}
+
+impl BranchEntry {
     fn new(listed: &ListedBranchUse) -> Self {
-        let used = &listed.used;
         Self {
-            repo: shown(&listed.repo.to_string()),
-            dir: shown(used.dir.as_str()),
-            wanted: shown(&used.wanted),
-            commit: listed.head.as_ref().map(|head| head.short().to_owned()),
-        }
-    }
-}
-
-impl UseView {
-    fn new(used: &ModuleUse, now: DateTime<Utc>) -> Self {
-        Self {
-            pull: PullName::without_link(&used.pull),
-            project: shown(&project_words(&used.project)),
-            version: used.key.version(),
-            state: used.state.to_string(),
-            at: PastTime::new(used.planned_at, now),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_read_with_or_without_a_version() {
-        let text = |asked: &str| {
-            read(asked)
-                .ok()
-                .map(|(name, version)| (name.to_string(), version))
-        };
-        assert_eq!(
-            text("acme/vpc/aws@1.2.3"),
-            Some(("module acme/vpc/aws".to_owned(), Some("1.2.3".to_owned())))
-        );
-        assert_eq!(
-            text("example.com/m/v2"),
-            Some(("go example.com/m/v2".to_owned(), None))
-        );
-        for asked in ["", "acme", "acme/vpc/aws@x", "../etc", "acme/vpc/aws@"] {
-            assert_eq!(text(asked), None, "{asked}");
+            used: listed.into(),
+            short: listed.head.as_ref().map(|head| head.short().to_owned()),
         }
     }
 }

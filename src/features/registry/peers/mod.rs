@@ -12,6 +12,7 @@
 //! | `downloads.rs` | packages come here |
 //! | `door.rs` | answers to peers |
 //! | `join.rs` | keys and tokens are exchanged |
+//! | `view.rs` | peers and conflicts, as people and programs see them |
 //!
 //! # Rules
 //!
@@ -30,6 +31,7 @@ mod page;
 mod pull;
 mod push;
 mod store;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -59,6 +61,7 @@ pub use self::pull::PullReport;
 pub(super) use self::push::PUSH;
 pub use self::push::PushReport;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
+pub(super) use self::view::{ConflictView, PeerView, PeersView};
 use super::service::{Registry, RegistryError};
 use crate::config::server::{OwnRegistry, RegistryMisses};
 use crate::context::ServerCtx;

@@ -1,0 +1,108 @@
+//! `/api/registry/…` for people and scripts that sign in as to the pages: what a missing version leads to, who uses a
+//! module, and other deployments. `lists.rs` beside the pages answers to tokens.
+//!
+//! A name that the account may not see is answered as one that nobody has, as on the page of the module.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::versions::VersionKey;
+use serde::Serialize;
+
+use super::super::BranchUseLimits;
+use super::super::explain::Explanation;
+use super::super::input::{NameOrVersion, read_name_or_version};
+use super::super::peers::PeersView;
+use super::super::used_by::{ModuleUses, UseView};
+use super::module::unknown;
+use super::{PageScope, RegistryPages};
+use crate::kit::web::extract::Segment;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
+
+/// Maximum number of conflicts in an answer.
+const CONFLICTS: i64 = 1_000;
+
+/// Uses of a name, or of one version of it.
+#[derive(Serialize)]
+pub(super) struct UsesAnswer {
+    kind: NameKind,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    uses: Vec<UseView>,
+    /// True if there may be others.
+    more: bool,
+}
+
+/// Reads a name with or without a version, and checks that the account sees it.
+fn seen(scope: &PageScope, asked: &str) -> Result<NameOrVersion, WebError> {
+    let read = read_name_or_version(asked).ok();
+    let read = read.filter(|read| scope.sees(&read.name()));
+    read.ok_or_else(|| unknown(asked))
+}
+
+/// `GET /api/registry/explain/{name}`, `GET /api/registry/explain/{name}@{version}`
+pub(super) async fn explain(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+    Segment(asked): Segment,
+) -> Result<Json<Explanation>, WebError> {
+    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let asked = seen(&scope, &asked)?;
+    let explanation = Explanation::of(&web.store, &asked, &pages.0.misses).await?;
+    Ok(Json(if scope.sees_peers() {
+        explanation
+    } else {
+        explanation.without_peers()
+    }))
+}
+
+/// `GET /api/registry/uses/{name}`, `GET /api/registry/uses/{name}@{version}`: those in repositories that the account
+/// sees.
+pub(super) async fn uses(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+    Segment(asked): Segment,
+) -> Result<Json<UsesAnswer>, WebError> {
+    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let asked = seen(&scope, &asked)?;
+    let repos = sight.repos(None).await?;
+    let limits = BranchUseLimits {
+        repos: repos.as_deref(),
+        of_repo: ModuleUses::MOST,
+        total: ModuleUses::MOST,
+    };
+    let (name, version) = (asked.name(), asked.version());
+    let uses = ModuleUses::within(&web.store, &name, version, limits).await?;
+    Ok(Json(UsesAnswer {
+        kind: name.kind(),
+        name: name.as_str().to_owned(),
+        version: version.map(VersionKey::version),
+        uses: uses.views().collect(),
+        more: uses.has_more_plans || uses.has_more_branches,
+    }))
+}
+
+/// `GET /api/registry/peers`
+pub(super) async fn peers(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+) -> Result<Json<PeersView>, WebError> {
+    let scope = PageScope::of(&web, &pages, &sight).await?;
+    if !scope.sees_peers() {
+        return Err(WebError::new(
+            StatusCode::FORBIDDEN,
+            "Not allowed",
+            "Other deployments are shown to accounts of the whole server only. Sign in with one of these.",
+        ));
+    }
+    let seen = PeersView::read(&pages.0.registry, CONFLICTS, web.clock.now()).await?;
+    Ok(Json(seen))
+}

@@ -1,0 +1,168 @@
+//! Other deployments and conflicts with them, as pages, the API and the command line show them.
+
+use chrono::{DateTime, Utc};
+use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::records::{Record, RecordChange};
+use serde::Serialize;
+
+use super::super::namespaces::Visibility;
+use super::super::service::Registry;
+use super::super::view::checksums_of;
+use super::model::{NamePatterns, Peer, PeerConflict, PeerState, fingerprint};
+use crate::kit::web::text::rfc3339;
+use crate::store::{Result, Store};
+
+/// Everything that this deployment knows of others.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct PeersView {
+    /// Name of this deployment.
+    pub name: String,
+    /// Fingerprint of its key.
+    pub fingerprint: String,
+    /// Number of packages that are still at other deployments.
+    pub downloads: i64,
+    pub peers: Vec<PeerView>,
+    pub conflicts: Vec<ConflictView>,
+}
+
+/// A peer with its state, its lag and its limits.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct PeerView {
+    name: String,
+    url: String,
+    key: String,
+    fingerprint: String,
+    pub state: PeerState,
+    state_since: String,
+    /// Names that it may read.
+    shares: Vec<String>,
+    /// Names for which its records count.
+    accepts: Vec<String>,
+    visibility: Visibility,
+    /// Last record of its log that was merged.
+    last_id: u64,
+    /// Number of records of its log.
+    size: u64,
+    lag_records: u64,
+    lag_seconds: u64,
+    complete_at: Option<String>,
+    error: Option<String>,
+    error_since: Option<String>,
+    skipped: u64,
+    skipped_last: Option<String>,
+    limited: u64,
+    pub versions: u64,
+    pub max_versions: u64,
+    pub bytes: u64,
+    pub max_bytes: u64,
+    fetched_versions: u64,
+    fetched_bytes: u64,
+    wrong_packages: u64,
+    pushed_id: u64,
+    push_error: Option<String>,
+    pushes_given_up: u64,
+}
+
+/// A version with two contents.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct ConflictView {
+    kind: NameKind,
+    name: String,
+    version: String,
+    /// Deployment that sent the other content.
+    peer: String,
+    /// Deployment that published it.
+    maker: String,
+    /// Checksums of the content here, which stays.
+    ours: String,
+    /// Checksums of the other content.
+    theirs: String,
+    /// Record of the other content.
+    record: String,
+    since: String,
+}
+
+impl PeersView {
+    /// Reads all deployments and at most `most` conflicts.
+    pub async fn read(registry: &Registry, most: i64, now: DateTime<Utc>) -> Result<Self> {
+        let store = registry.store();
+        let peers = store.registry_peers().await?;
+        let mut conflicts = Vec::new();
+        for conflict in store.registry_conflicts(most).await? {
+            conflicts.push(ConflictView::of(store, conflict).await?);
+        }
+        Ok(Self {
+            name: registry.name().to_string(),
+            fingerprint: fingerprint(registry.verifier()),
+            downloads: store.registry_download_count().await?,
+            peers: peers.iter().map(|peer| PeerView::new(peer, now)).collect(),
+            conflicts,
+        })
+    }
+}
+
+impl PeerView {
+    pub fn new(peer: &Peer, now: DateTime<Utc>) -> Self {
+        let list = |patterns: &NamePatterns| patterns.iter().map(ToString::to_string).collect();
+        let error = peer.error.as_ref();
+        Self {
+            name: peer.name.to_string(),
+            url: peer.url.to_string(),
+            key: peer.verifier.to_string(),
+            fingerprint: fingerprint(&peer.verifier),
+            state: peer.state,
+            state_since: rfc3339(peer.state_since),
+            shares: list(&peer.shares),
+            accepts: list(&peer.accepts),
+            visibility: peer.visibility,
+            last_id: peer.walk.last_id(),
+            size: peer.seen_size,
+            lag_records: peer.lag_records(),
+            lag_seconds: peer.lag_seconds(now),
+            complete_at: peer.complete_at.map(rfc3339),
+            error: error.map(|(why, _)| why.clone()),
+            error_since: error.map(|(_, since)| rfc3339(*since)),
+            skipped: peer.skipped,
+            skipped_last: peer.skipped_last.clone(),
+            limited: peer.limited,
+            versions: peer.versions,
+            max_versions: peer.limits.versions,
+            bytes: peer.bytes,
+            max_bytes: peer.limits.bytes,
+            fetched_versions: peer.fetched_versions,
+            fetched_bytes: peer.fetched_bytes,
+            wrong_packages: peer.wrong_packages,
+            pushed_id: peer.pushes.last_id,
+            push_error: peer.pushes.error.clone(),
+            pushes_given_up: peer.pushes.given_up,
+        }
+    }
+}
+
+impl ConflictView {
+    /// Reads the content here.
+    pub async fn of(store: &Store, conflict: PeerConflict) -> Result<Self> {
+        let key = &conflict.key;
+        let here = store.registry_version(key).await?;
+        let here = here.as_ref().and_then(|version| version.known.content());
+        let record = Record::parse(conflict.record.as_bytes()).ok();
+        let theirs = record.as_ref().and_then(|record| match record.change() {
+            RecordChange::Add(content) => Some(checksums_of(content)),
+            RecordChange::Deprecate(_) | RecordChange::Delete(..) => None,
+        });
+        let maker = record.map(|record| record.maker().deployment.to_string());
+        Ok(Self {
+            kind: key.kind(),
+            name: key.name().as_str().to_owned(),
+            version: key.version(),
+            peer: conflict.peer.to_string(),
+            maker: maker.unwrap_or_default(),
+            ours: here
+                .map(|located| checksums_of(&located.content))
+                .unwrap_or_default(),
+            theirs: theirs.unwrap_or_default(),
+            record: conflict.record,
+            since: rfc3339(conflict.since),
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! The part of the API that people and scripts use with the accounts of the pages: uses, explanations, deployments.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+
+use chrono::TimeDelta;
+use insta::assert_snapshot;
+use lockkeeper::claims::application_add;
+use lockkeeper::features::registry::{BranchReading, BranchUse, FillFault, Visibility};
+use lockkeeper::model::{
+    ApplicationFields, ForgeHosts, PullRef, PullState, RepoId, Rights, Subject,
+};
+use lockkeeper::store::{PlanParts, RecordPlan};
+use lockkeeper_registry::versions::VersionKey;
+use serde_json::Value;
+
+use super::deployments::Deployment;
+use super::pages::{SIGNED_IN, page, text};
+use super::peers::{MODULE, OTHER_MODULE, VPC};
+use super::world::{Office, Replica, by_ops};
+use crate::store::samples::{new_plan, project};
+use crate::support::db::{TestDb, store_test};
+use crate::support::program::lockkeeper;
+
+store_test!(
+    a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line,
+    a_name_that_an_account_may_not_see_is_unknown_to_it,
+    a_missing_version_is_explained_to_those_who_see_the_name,
+    other_deployments_are_for_accounts_of_the_whole_server,
+);
+
+const OPS: &str = "ops:a long password of the tests";
+/// Account that is limited to the owner of the modules and of the repository `live`.
+const KIM: &str = "kim:kims-password-of-kim";
+/// Account that is limited to another owner.
+const LEE: &str = "lee:lees-password-of-lee";
+
+const USES: &str = "/api/registry/uses";
+const EXPLAIN: &str = "/api/registry/explain";
+
+fn repo(name: &str) -> RepoId {
+    format!("github.test/acme/{name}").parse().unwrap()
+}
+
+/// Stores a plan of a pull request, and the head of the default branch, which both use the module `acme/vpc/aws`.
+async fn used(db: &TestDb, repo: &RepoId, version: &str, wanted: &str) {
+    let store = db.store();
+    let pull = PullRef {
+        repo: repo.clone(),
+        subject: Subject::pull(7),
+    };
+    store.pull_seen(&pull, PullState::Open, "u").await.unwrap();
+    let plan = new_plan(db, &pull, &project("net")).await;
+    let key: VersionKey = format!("module acme/vpc/aws {version}").parse().unwrap();
+    let modules = [key.clone()];
+    let parts = PlanParts {
+        modules: &modules,
+        ..PlanParts::default()
+    };
+    let recorded = store.plan_record_with(&plan, None, None, &parts);
+    assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
+    let uses = BTreeSet::from([BranchUse {
+        dir: "net".parse().unwrap(),
+        name: key.name(),
+        wanted: wanted.to_owned(),
+        version: (wanted == version).then_some(key),
+    }]);
+    let head = "a".repeat(40).parse().unwrap();
+    let reading = BranchReading {
+        head: Some(&head),
+        basis: "x",
+        uses: &uses,
+        due_at: db.now() + TimeDelta::hours(1),
+    };
+    store.registry_branch_record(repo, &reading).await.unwrap();
+}
+
+/// Publishes a module of an owner, which two repositories use. The owner has claimed `live`.
+async fn with_uses(db: &TestDb) -> Office {
+    let office = Office::open(db).await;
+    office.namespace("module acme", Visibility::Owner).await;
+    office.namespace("module open", Visibility::Public).await;
+    for version in ["1.2.3", "1.3.0"] {
+        let key = format!("module acme/vpc/aws {version}");
+        office.publish(&key, &MODULE).await;
+    }
+    let url = format!("https://{}", repo("live"));
+    let fields = ApplicationFields {
+        url: Some(&url),
+        branch: Some("main"),
+        dir: Some("elsewhere"),
+        ..ApplicationFields::default()
+    };
+    let spec = fields.spec(&ForgeHosts::public()).unwrap();
+    let owner = "net".parse().unwrap();
+    let by = by_ops();
+    let added = application_add(db.store(), &owner, &spec, (Rights::Whole, &by));
+    added.await.unwrap().or_why().unwrap();
+    used(db, &repo("live"), "1.2.3", "1.2.3").await;
+    used(db, &repo("zebra"), "1.3.0", "~> 1.3").await;
+    office
+}
+
+/// Starts a server on which people sign in, some of them with limits.
+async fn signed(office: &Office, db: &TestDb) -> Replica {
+    let file = db.dir.path().join("accounts");
+    let accounts = "user=kim owners=net allow=none password=kims-password-of-kim\n\
+                    user=lee owners=other allow=none password=lees-password-of-lee\n";
+    std::fs::write(&file, accounts).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let file = file.display().to_string();
+    let flags = [&SIGNED_IN[..], &[("web-accounts-file", file.as_str())]].concat();
+    office.server(db, 1, &flags).await
+}
+
+async fn json(server: &Replica, path: &str, who: &str) -> Value {
+    let answer = page(server, path, Some(who)).await;
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    serde_json::from_str(answer.text()).unwrap()
+}
+
+/// Returns the lines of a subcommand with `--json`.
+fn lines(db: &TestDb, command: &[&str]) -> Vec<Value> {
+    let said = lockkeeper(command, &db.url, &["--json"], &[]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let lines = said.out.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn repos(answer: &Value) -> Vec<&str> {
+    let uses = answer["uses"].as_array().unwrap().iter();
+    uses.map(|used| used["repo"].as_str().unwrap()).collect()
+}
+
+async fn a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line(db: &TestDb) {
+    let office = with_uses(db).await;
+    let server = signed(&office, db).await;
+    let all = json(&server, &format!("{USES}/acme/vpc/aws"), OPS).await;
+    assert_eq!(
+        all["uses"],
+        Value::from(lines(db, &["registry", "uses", "acme/vpc/aws"]))
+    );
+    assert_eq!(all["more"], false);
+    let first = serde_json::to_string_pretty(&all["uses"][0]).unwrap();
+    assert_snapshot!(first, @r#"
+    {
+      "dir": "net",
+      "kind": "module",
+      "name": "acme/vpc/aws",
+      "plan": "planned",
+      "planned_at": "2026-03-02T09:00:00Z",
+      "project": null,
+      "pull": 7,
+      "repo": "github.test/acme/live",
+      "used_by": "plan",
+      "version": "1.2.3",
+      "workspace": "default"
+    }
+    "#);
+    let last = serde_json::to_string_pretty(&all["uses"][3]).unwrap();
+    assert_snapshot!(last, @r#"
+    {
+      "commit": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+      "dir": "net",
+      "kind": "module",
+      "looked_at": "2026-03-02T09:00:00Z",
+      "name": "acme/vpc/aws",
+      "repo": "github.test/acme/zebra",
+      "used_by": "default_branch",
+      "version": null,
+      "wanted": "~> 1.3"
+    }
+    "#);
+    let of_one = json(&server, &format!("{USES}/acme/vpc/aws@1.2.3"), OPS).await;
+    let on_terminal = lines(db, &["registry", "uses", "acme/vpc/aws@1.2.3"]);
+    assert_eq!(of_one["uses"], Value::from(on_terminal));
+    assert_eq!(of_one["version"], "1.2.3");
+    assert_eq!(repos(&of_one), ["github.test/acme/live"; 2]);
+
+    // An account sees the repositories of its owners.
+    let path = "/registry/modules/acme/vpc/aws";
+    let shown = async |who| text(page(&server, path, Some(who)).await.text());
+    let of_kim = json(&server, &format!("{USES}/acme/vpc/aws"), KIM).await;
+    assert_eq!(repos(&of_kim), ["github.test/acme/live"; 2]);
+    let (by_ops, by_kim) = (shown(OPS).await, shown(KIM).await);
+    for (page, zebra) in [(&by_ops, true), (&by_kim, false)] {
+        for part in [
+            "acme/live #7 net, workspace default\n1.2.3\nplanned just now",
+            "github.test/acme/live net\n1.2.3\naaaaaaaa",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(page.contains("acme/zebra"), zebra, "{page}");
+        assert_eq!(page.contains("~&gt; 1.3"), zebra, "{page}");
+    }
+}
+
+async fn a_name_that_an_account_may_not_see_is_unknown_to_it(db: &TestDb) {
+    let office = with_uses(db).await;
+    let server = signed(&office, db).await;
+    let said = |path: String, who| {
+        let server = &server;
+        async move {
+            let answer = page(server, &path, Some(who)).await;
+            let answer_text = answer.text().to_owned();
+            let body: Value = serde_json::from_str(&answer_text).unwrap();
+            (answer.status.as_u16(), body["detail"].clone())
+        }
+    };
+    for (path, version) in [
+        (USES, ""),
+        (USES, "@1.2.3"),
+        (EXPLAIN, ""),
+        (EXPLAIN, "@1.2.3"),
+    ] {
+        let hidden = said(format!("{path}/acme/vpc/aws{version}"), LEE).await;
+        let unknown = said(format!("{path}/none/vpc/aws{version}"), LEE).await;
+        assert_eq!(hidden.0, 404, "{path}{version}");
+        let hidden_text = hidden.1.as_str().unwrap().replace("acme/", "none/");
+        assert_eq!(hidden_text, unknown.1.as_str().unwrap());
+        assert_eq!(hidden.0, unknown.0);
+        let open = said(format!("{path}/open/vpc/aws{version}"), LEE).await;
+        assert_eq!(open.0, 200, "{path}{version}");
+        for wrong in ["acme", "acme/vpc/aws@v1", "..", "acme/vpc/aws@"] {
+            assert_eq!(said(format!("{path}/{wrong}"), OPS).await.0, 404, "{wrong}");
+        }
+    }
+    // These answers are for accounts of the pages, not for tokens.
+    let (_, token) = office.token(&["read:*", "read:module acme/*"]).await;
+    for path in [
+        format!("{USES}/acme/vpc/aws"),
+        format!("{EXPLAIN}/acme/vpc/aws"),
+        "/api/registry/peers".to_owned(),
+    ] {
+        assert_eq!(server.status(&path, &token).await, 401, "{path}");
+        assert_eq!(server.status(&path, "").await, 401, "{path}");
+    }
+    // Where nobody signs in, only public names are shown, and only if everyone may read them.
+    let closed = office.server(db, 2, &[]).await;
+    let open = office
+        .server(db, 3, &[("registry-anonymous-read", "true")])
+        .await;
+    for path in [USES, EXPLAIN] {
+        for (server, name, status) in [
+            (&closed, "open", 404),
+            (&closed, "acme", 404),
+            (&open, "open", 200),
+            (&open, "acme", 404),
+            (&open, "none", 404),
+        ] {
+            let path = format!("{path}/{name}/vpc/aws");
+            assert_eq!(server.status(&path, "").await, status, "{path}");
+        }
+    }
+}
+
+async fn a_missing_version_is_explained_to_those_who_see_the_name(db: &TestDb) {
+    let office = with_uses(db).await;
+    let server = signed(&office, db).await;
+    let key = "go example.org/net v1.0.0".parse().unwrap();
+    let failed = db
+        .store()
+        .registry_fill_failed(&key, FillFault::NotFound, "no tag v1.0.0");
+    assert_eq!(failed.await.unwrap().attempts, 1);
+    let path = format!("{EXPLAIN}/example.org/net@v1.0.0");
+    let told = json(&server, &path, OPS).await;
+    assert_snapshot!(serde_json::to_string_pretty(&told).unwrap(), @r#"
+    {
+      "because": "default",
+      "failure": {
+        "attempts": 1,
+        "failed_at": "2026-03-02T09:00:00Z",
+        "fault": "not_found",
+        "reason": "no tag v1.0.0",
+        "retry_at": "2026-03-02T09:10:00Z"
+      },
+      "kind": "go",
+      "name": "example.org/net",
+      "namespace": null,
+      "no_source": "--registry-vcs-allowlist names no host",
+      "on_miss": "background",
+      "peers": [],
+      "rule": null,
+      "source": null,
+      "state": null,
+      "version": "v1.0.0"
+    }
+    "#);
+    for name in ["acme/vpc/aws", "acme/vpc/aws@1.2.3", "open/dns/aws@9.9.9"] {
+        let told = json(&server, &format!("{EXPLAIN}/{name}"), OPS).await;
+        let on_terminal = lines(db, &["registry", "explain", name]);
+        assert_eq!(Value::from(vec![told]), Value::from(on_terminal));
+    }
+    // An account with limits does not learn the names of other deployments.
+    let told = json(&server, &format!("{EXPLAIN}/acme/vpc/aws@1.2.3"), KIM).await;
+    assert_eq!(told["state"], "added");
+    assert_eq!(told["because"], "namespace");
+    assert!(told.get("peers").is_none(), "{told}");
+}
+
+async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {
+    let one = Deployment::open(db.backend, "one.example.com", &SIGNED_IN).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    for deployment in [&one, &two] {
+        let office = &deployment.office;
+        office.namespace("module acme", Visibility::Public).await;
+    }
+    two.join(&one, "module acme/*", "module acme/*").await;
+    one.office.publish(VPC, &MODULE).await;
+    two.office.publish(VPC, &OTHER_MODULE).await;
+    one.pull().await;
+    let told = json(&one.server, "/api/registry/peers", OPS).await;
+    assert_eq!(told["name"], "one.example.com");
+    let peer = &told["peers"][0];
+    assert_eq!(
+        (&peer["name"], &peer["state"], &peer["lag_records"]),
+        (&"two.example.com".into(), &"joined".into(), &0.into())
+    );
+    let conflict = &told["conflicts"][0];
+    assert_eq!(
+        (&conflict["name"], &conflict["peer"], &conflict["maker"]),
+        (
+            &"acme/vpc/aws".into(),
+            &"two.example.com".into(),
+            &"two.example.com".into()
+        )
+    );
+    let (ours, theirs) = (&conflict["ours"], &conflict["theirs"]);
+    assert!(ours.as_str().unwrap().starts_with("h1:"), "{conflict}");
+    assert!(theirs.as_str().unwrap().starts_with("h1:"), "{conflict}");
+    assert_ne!(ours, theirs);
+    assert!(!told.to_string().contains("lkp_"), "{told}");
+
+    // The command line prints the same. Only the lag depends on the clock.
+    let command = ["registry", "peers", "show", "two.example.com"];
+    let mut on_terminal = lines(&one.db, &command).remove(0);
+    assert_eq!(on_terminal["conflicts"], told["conflicts"]);
+    let mut in_api = peer.clone();
+    for shown in [&mut on_terminal, &mut in_api] {
+        let fields = shown.as_object_mut().unwrap();
+        fields.remove("conflicts");
+        fields.remove("lag_seconds");
+    }
+    assert_eq!(on_terminal, in_api);
+
+    // Nobody signs in to the other server, and kim is limited to an owner.
+    let refused = two.server.get("/api/registry/peers", "").await;
+    assert_eq!(refused.status, 403);
+    assert!(!refused.text().contains("one.example.com"));
+    let office = with_uses(db).await;
+    let limited = signed(&office, db).await;
+    for who in [KIM, LEE] {
+        let refused = page(&limited, "/api/registry/peers", Some(who)).await;
+        assert_eq!(refused.status, 403, "{who}");
+    }
+}

@@ -257,6 +257,51 @@ async fn a_private_name_is_refused_like_one_that_is_not_here(db: &TestDb) {
     }
 }
 
+async fn a_wrong_version_says_what_is_wrong_and_shows_no_private_name(db: &TestDb) {
+    let office = Office::open(db).await;
+    publish(&office).await;
+    let usual = office.server(db, 1, &[]).await;
+    let refuse = ("registry-on-miss", "*=refuse");
+    let refusing = office.server(db, 2, &[refuse]).await;
+    let all = office.token(&["read:*"]).await.1;
+    let other = office.token(&["read:module other/*"]).await.1;
+    let acme = office.token(&["read:go acme.example.com/..."]).await.1;
+    let why =
+        "`v9` cannot be a version of NAME.example.com/m: a version of a Go module is written as";
+    let rule = "the rule `*=refuse` refuses it";
+    for (server, token, [on_open, on_acme, on_none]) in [
+        (&usual, &all, [why; 3]),
+        (&usual, &acme, [why; 3]),
+        (&usual, &other, [why; 3]),
+        // A rule is for names in no namespace, and for those that the reader must take for such.
+        (&refusing, &all, [why, rule, rule]),
+        (&refusing, &acme, [why; 3]),
+        (&refusing, &other, [why; 3]),
+    ] {
+        for (namespace, expected) in [("open", on_open), ("acme", on_acme), ("none", on_none)] {
+            let module = format!("{namespace}.example.com/m");
+            for path in [
+                format!("/registry/go/{module}/@v/v9.info"),
+                format!("/registry/go/{module}/@v/v9.zip"),
+                format!("/registry/go/cached-only/{module}/@v/v9.mod"),
+                format!("/registry/go/sumdb/mods.example.com/lookup/{module}@v9"),
+            ] {
+                let answer = server.get(&path, token).await;
+                let status = if expected == rule { 403 } else { 404 };
+                assert_eq!(answer.status, status, "{path} with `{token}`");
+                let text = answer.text().replace(namespace, "NAME");
+                assert!(text.contains(expected), "{path} with `{token}`: {text}");
+            }
+        }
+    }
+    assert_eq!(
+        usual
+            .status("/registry/go/acme.example.com/m/@v/v9.info", "")
+            .await,
+        401
+    );
+}
+
 async fn a_namespace_is_visible_as_it_was_added_last(db: &TestDb) {
     let office = Office::open(db).await;
     let server = office
@@ -281,4 +326,5 @@ store_test!(
     a_namespace_is_visible_as_it_was_added_last,
     a_namespace_with_versions_is_closed_to_others,
     a_private_name_is_refused_like_one_that_is_not_here,
+    a_wrong_version_says_what_is_wrong_and_shows_no_private_name,
 );

@@ -107,6 +107,18 @@ async fn the_protocol_of_go_proxies_is_spoken(db: &TestDb) {
         (
             "example.com/net/@v/main.info",
             404,
+            "not found: `main` cannot be a version of example.com/net: a version of a Go module is written as `v1.2.3` or \
+             `v1.2.3-rc.1`\n",
+        ),
+        (
+            "example.com/net/@v/v2.0.0.info",
+            404,
+            "not found: `v2.0.0` cannot be a version of example.com/net: `example.com/net` has versions `v0` and `v1`, and \
+             higher ones with `+incompatible`, and `v2.0.0` is none of them\n",
+        ),
+        (
+            "example.com/net/@v/v9.tar",
+            404,
             "not found: no module has this path\n",
         ),
         (

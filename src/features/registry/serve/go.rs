@@ -6,6 +6,8 @@
 //! - `@latest` falls back to a deprecated version. `go` asks for it also in projects that pin one, and they go on.
 //! - A name that is not here is 404, so that `go` asks the next proxy, or the repository itself. What is missing may come
 //!   from elsewhere, at once or in the background (`misses/`). Nothing does below `cached-only/`.
+//! - A version that is not canonical, such as `v9` or the name of a branch, is 404 with the reason, or 403 if a rule of the
+//!   operator refuses the module.
 //! - The list of a module from elsewhere also has the versions that could be fetched. Otherwise `go` would not see new ones
 //!   once an old one is here.
 
@@ -71,10 +73,21 @@ pub(super) async fn answer_path(
     parts: &Parts,
     path: &str,
 ) -> Result<Response, ServeRefusal> {
-    let asked = GoRequest::parse(path).map_err(|invalid| match invalid {
-        InvalidGoRequest::NotThere => ServeRefusal::not_found("no module has this path"),
-        InvalidGoRequest::Escape(why) => ServeRefusal::BadRequest(format!("bad request: {why}")),
-    })?;
+    let asked = match GoRequest::parse(path) {
+        Ok(asked) => asked,
+        Err(InvalidGoRequest::NotThere) => {
+            return Err(ServeRefusal::not_found("no module has this path"));
+        }
+        Err(InvalidGoRequest::Escape(why)) => {
+            return Err(ServeRefusal::BadRequest(format!("bad request: {why}")));
+        }
+        // The same for every module, so that it shows no private name.
+        Err(InvalidGoRequest::Version(path, why)) => {
+            let name = RegistryName::Go(path);
+            let refusal = ServeRefusal::NotFound(why);
+            return Err(door.missing(snapshot, reader, &name, refusal).await);
+        }
+    };
     let may_fill = !GoRequest::is_cached_only(path);
     match asked {
         GoRequest::Version(key, file) => {

@@ -1,7 +1,8 @@
 //! Paths of the protocol of Go module proxies, below `/registry/go/`.
 //!
 //! `go` probes for modules by all beginnings of an import path, so a path that no module can have is answered like a
-//! module that is not here. A wrong escape is an error, because no `go` sends one.
+//! module that is not here. So is a version that is not canonical, with the reason. A wrong escape is an error, because no
+//! `go` sends one.
 
 use lockkeeper_registry::names::{
     GoPath, InvalidEscape, RegistryName, unescape_path, unescape_version,
@@ -60,6 +61,8 @@ pub(super) enum SumdbRequest {
 pub(super) enum InvalidGoRequest {
     /// No module has this path, and no file of the protocol has this name.
     NotThere,
+    /// The version of a module is not canonical, with a clause about it.
+    Version(GoPath, String),
     /// The path is not escaped as the protocol demands.
     Escape(String),
 }
@@ -70,6 +73,7 @@ impl From<InvalidEscape> for InvalidGoRequest {
             InvalidEscape::UpperCase | InvalidEscape::Bang | InvalidEscape::NotAscii(_) => {
                 Self::Escape(error.to_string())
             }
+            // A wrong version comes with the path of its module.
             InvalidEscape::Path(_) | InvalidEscape::Version => Self::NotThere,
         }
     }
@@ -140,11 +144,20 @@ impl SumdbRequest {
     }
 }
 
-/// Reads a version. The name of a branch or commit is no error, but no version of this registry either.
+/// Reads a version. The name of a branch or commit is none: `go` finds out elsewhere which version it is.
 fn key(module: GoPath, escaped: &str) -> Result<VersionKey, InvalidGoRequest> {
-    let version = unescape_version(escaped)?;
-    let key = VersionKey::new(RegistryName::Go(module), &version);
-    key.map_err(|_| InvalidGoRequest::NotThere)
+    let version = match unescape_version(escaped) {
+        Ok(version) => version,
+        Err(error @ InvalidEscape::Version) => {
+            return Err(InvalidGoRequest::Version(module, error.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let key = VersionKey::new(RegistryName::Go(module.clone()), &version);
+    key.map_err(|error| {
+        let why = format!("`{version}` cannot be a version of {module}: {error}");
+        InvalidGoRequest::Version(module, why)
+    })
 }
 
 #[cfg(test)]
@@ -238,13 +251,6 @@ mod tests {
             "example.com/m/@v/list/more",
             "example.com/m/@v/v1.0.0",
             "example.com/m/@v/v1.0.0.tar",
-            "example.com/m/@v/v1.2.info",
-            "example.com/m/@v/main.info",
-            "example.com/m/@v/latest.info",
-            "example.com/m/@v/v2.0.0.info",
-            "example.com/m/@v/v1.0.0+meta.info",
-            "example.com/m/@v/feature%2Fx.info",
-            "example.com/m/@v/..%2F..%2Fx.zip",
             "example.com/../m/@v/list",
             "example.com//m/@v/list",
             "example.com/m/@vlist",
@@ -255,7 +261,6 @@ mod tests {
             "sumdb/mods.example.com/tile/4/0/000",
             "sumdb/mods.example.com/tile/8/0/1",
             "sumdb/mods.example.com/lookup/example.com/m",
-            "sumdb/mods.example.com/lookup/example.com/m@main",
             "index/x",
             &long,
         ] {
@@ -265,6 +270,33 @@ mod tests {
                 "{path}"
             );
         }
+    }
+
+    #[test]
+    fn a_version_that_is_not_canonical_is_told() {
+        for (file, expected) in [
+            (
+                "v9.info",
+                "`v9` cannot be a version of example.com/m: a version of a Go module is written as `v1.2.3`",
+            ),
+            ("v1.2.mod", "written as `v1.2.3`"),
+            ("main.info", "`main` cannot be a version"),
+            ("latest.zip", "written as `v1.2.3`"),
+            ("v2.0.0.info", "`v2.0.0` is none of them"),
+            ("v1.0.0+meta.info", "write `v1.0.0`"),
+            ("feature%2Fx.info", "the name of a file"),
+            ("..%2F..%2Fx.zip", "the name of a file"),
+        ] {
+            match GoRequest::parse(&format!("example.com/m/@v/{file}")) {
+                Err(InvalidGoRequest::Version(path, why)) => {
+                    assert_eq!(path.as_str(), "example.com/m");
+                    assert!(why.contains(expected), "{file}: {why}");
+                }
+                other => panic!("{file}: {other:?}"),
+            }
+        }
+        let lookup = GoRequest::parse("sumdb/mods.example.com/lookup/example.com/m@main");
+        assert!(matches!(lookup, Err(InvalidGoRequest::Version(..))));
     }
 
     #[test]

@@ -185,7 +185,7 @@ pub async fn build_on(
         pool: pool(&config.runs),
         hub: OutputHub::default(),
         registry: match &config.registry.own {
-            Some(own) => RunRegistry::of_host(&own.host),
+            Some(own) => RunRegistry::new(&own.host, &own.name),
             None => RunRegistry::default(),
         },
         interrupt: CancellationToken::new(),

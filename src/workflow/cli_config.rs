@@ -72,6 +72,10 @@ pub(super) fn environment(
 
 /// Lets `go` get modules from the registry, unless it has no Go modules for this run or the administrator has configured
 /// `go` otherwise.
+///
+/// The checksum database stays as it is, and must not see the names of the registry. `go` asks one database about all modules
+/// but those in `GONOSUMDB`, and the log of the registry does not have the modules that come from their repositories: `go`
+/// would refuse them. If `GOSUMDB` names this log, all modules come from the registry, and `go` proves them.
 fn with_go(environment: &ChildEnvironment, access: &RegistryAccess) -> ChildEnvironment {
     let names = access.go_names().filter(|names| names.len() <= MAX_NAMES);
     let (Some(mut names), None) = (names, environment.get("GOPROXY")) else {
@@ -80,7 +84,9 @@ fn with_go(environment: &ChildEnvironment, access: &RegistryAccess) -> ChildEnvi
     let with = environment
         .clone()
         .with("GOPROXY", access.go_proxy().into());
-    if environment.get("GONOSUMDB").is_some() {
+    let database = environment.get("GOSUMDB");
+    let is_proved = database.is_some_and(|database| access.is_own_log(database));
+    if is_proved || environment.get("GONOSUMDB").is_some() {
         return with;
     }
     // `GOPRIVATE` counts only where `GONOSUMDB` is not set.
@@ -567,7 +573,19 @@ mod tests {
         );
         assert_eq!(
             variables(&[("GOPRIVATE", Path::new("corp.example.com"))]),
-            [ours, Some("corp.example.com,example.com/net".to_owned())]
+            [
+                ours.clone(),
+                Some("corp.example.com,example.com/net".to_owned())
+            ]
+        );
+        // The log of the registry proves its modules.
+        assert_eq!(
+            variables(&[("GOSUMDB", Path::new("log.example.com+0a1b2c3d+AAAA"))]),
+            [ours.clone(), None]
+        );
+        assert_eq!(
+            variables(&[("GOSUMDB", Path::new("sum.golang.google.cn"))]),
+            [ours, Some("example.com/net".to_owned())]
         );
     }
 

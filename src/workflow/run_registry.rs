@@ -9,12 +9,14 @@
 //!   writes `$GOPROXY` into them. Their output is cleared of the token before anybody sees it, because they print addresses that they cannot read.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lockkeeper_registry::records::DeploymentName;
 use tokio::sync::Semaphore;
 
 use crate::model::OwnerName;
@@ -25,11 +27,20 @@ const HIDDEN: &str = "(hidden)";
 /// The registry of modules, as runs of this server reach it.
 #[derive(Clone, Default)]
 pub struct RunRegistry {
-    /// Host in the addresses of modules of the registry; `None` without a registry.
-    host: Option<Arc<str>>,
+    /// Names of the registry; `None` without one.
+    names: Option<Arc<RegistryNames>>,
     /// Address of the listener. Runs do not use the registry before it is set.
     listener: Arc<OnceLock<SocketAddr>>,
     readers: Arc<Mutex<HashMap<String, (RunReader, RunPlaces)>>>,
+}
+
+/// Names by which programs know the registry.
+#[derive(Debug)]
+struct RegistryNames {
+    /// Host in the addresses of modules.
+    host: String,
+    /// Name of the log, with which values of `GOSUMDB` begin.
+    log: DeploymentName,
 }
 
 /// Rights of a run in the registry.
@@ -63,7 +74,7 @@ impl RunPlaces {
 
 /// Access of one run to the registry, until this value is dropped.
 pub struct RegistryAccess {
-    host: Arc<str>,
+    names: Arc<RegistryNames>,
     listener: SocketAddr,
     token: String,
     go_names: Vec<String>,
@@ -72,16 +83,20 @@ pub struct RegistryAccess {
 
 impl RunRegistry {
     /// Creates the value for a registry whose modules have this host in their addresses.
-    pub fn of_host(host: &str) -> Self {
+    pub fn new(host: &str, log: &DeploymentName) -> Self {
+        let names = RegistryNames {
+            host: host.to_owned(),
+            log: log.clone(),
+        };
         Self {
-            host: Some(host.into()),
+            names: Some(Arc::new(names)),
             ..Self::default()
         }
     }
 
     /// Returns the host in the addresses of modules; `None` without a registry.
     pub fn host(&self) -> Option<&str> {
-        self.host.as_deref()
+        Some(&self.names.as_ref()?.host)
     }
 
     /// Sets the address of the listener, from which runs get modules from now on.
@@ -91,13 +106,13 @@ impl RunRegistry {
 
     /// Returns true if runs get modules from the registry.
     pub fn is_open(&self) -> bool {
-        self.host.is_some() && self.listener.get().is_some()
+        self.names.is_some() && self.listener.get().is_some()
     }
 
     /// Gives a run access. `go_names` are the beginnings of the paths of Go modules that it may read. Returns `None`
     /// if runs do not use the registry.
     pub fn enter(&self, reader: RunReader, go_names: Vec<String>) -> Option<RegistryAccess> {
-        let (host, listener) = (self.host.as_ref()?, self.listener.get()?);
+        let (names, listener) = (self.names.as_ref()?, self.listener.get()?);
         let random: [u8; 32] = rand::random();
         let token = URL_SAFE_NO_PAD.encode(random);
         self.readers
@@ -105,7 +120,7 @@ impl RunRegistry {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(token.clone(), (reader, RunPlaces::new()));
         Some(RegistryAccess {
-            host: Arc::clone(host),
+            names: Arc::clone(names),
             listener: *listener,
             token,
             go_names,
@@ -126,7 +141,7 @@ impl RunRegistry {
 impl RegistryAccess {
     /// Returns the host in the addresses of modules.
     pub fn host(&self) -> &str {
-        &self.host
+        &self.names.host
     }
 
     /// Returns the address of the protocol of module registries.
@@ -142,6 +157,28 @@ impl RegistryAccess {
     /// Returns the value of `GONOSUMDB`: names that the public checksum database must not see. `None` if there are none.
     pub(super) fn go_names(&self) -> Option<String> {
         (!self.go_names.is_empty()).then(|| self.go_names.join(","))
+    }
+
+    /// Returns true if a value of `GOSUMDB` names the log of the registry.
+    pub(super) fn is_own_log(&self, database: &OsStr) -> bool {
+        let key = database.to_str().unwrap_or_default().trim_start();
+        let name = key.split([' ', '+']).next();
+        name == Some(self.names.log.as_str())
+    }
+
+    /// Removes the names of the registry, which stand at the end, from a value of `GONOSUMDB`. `None`: nothing is left.
+    pub(super) fn without_go_names(&self, value: &OsStr) -> Option<OsString> {
+        let own = self.go_names().unwrap_or_default();
+        let Some(text) = value.to_str() else {
+            return Some(value.to_owned());
+        };
+        if text == own {
+            return None;
+        }
+        let rest = text
+            .strip_suffix(&own)
+            .and_then(|rest| rest.strip_suffix(','));
+        Some(rest.unwrap_or(text).into())
     }
 
     fn base(&self) -> String {
@@ -160,7 +197,7 @@ impl fmt::Debug for RegistryAccess {
     /// Leaves out the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegistryAccess")
-            .field("host", &self.host)
+            .field("host", &self.names.host)
             .finish_non_exhaustive()
     }
 }
@@ -175,8 +212,13 @@ impl Drop for RegistryAccess {
 }
 
 #[cfg(test)]
+fn registry_of_tests() -> RunRegistry {
+    RunRegistry::new("mods.example.com", &"log.example.com".parse().unwrap())
+}
+
+#[cfg(test)]
 pub(super) fn access_of_tests() -> RegistryAccess {
-    let registry = RunRegistry::of_host("mods.example.com");
+    let registry = registry_of_tests();
     registry.open("127.0.0.1:4000".parse().unwrap());
     registry
         .enter(RunReader::default(), vec!["example.com/net".to_owned()])
@@ -189,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_token_ends_with_its_run_and_is_hidden_in_texts() {
-        let registry = RunRegistry::of_host("mods.example.com");
+        let registry = registry_of_tests();
         let reader = RunReader {
             owner: "net".parse().ok(),
         };
@@ -217,6 +259,38 @@ mod tests {
         assert!(registry.reader(&token).is_none());
         assert!(registry.reader(&other.token).is_some());
         assert!(registry.reader("").is_none());
+    }
+
+    #[test]
+    fn the_log_is_known_by_its_name_and_names_are_removed_from_a_list() {
+        let access = access_of_tests();
+        for (database, expected) in [
+            ("log.example.com+0a1b2c3d+AAAA", true),
+            (
+                " log.example.com+0a1b2c3d+AAAA https://log.example.com",
+                true,
+            ),
+            ("log.example.com", true),
+            ("log.example.com.evil+0a1b2c3d+AAAA", false),
+            ("sum.golang.org", false),
+            ("off", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                access.is_own_log(OsStr::new(database)),
+                expected,
+                "{database}"
+            );
+        }
+        for (value, expected) in [
+            ("example.com/net", None),
+            ("corp.example.com,example.com/net", Some("corp.example.com")),
+            ("other.example.com/net", Some("other.example.com/net")),
+            ("corp.example.com", Some("corp.example.com")),
+        ] {
+            let found = access.without_go_names(OsStr::new(value));
+            assert_eq!(found.as_deref(), expected.map(OsStr::new), "{value}");
+        }
     }
 
     #[test]

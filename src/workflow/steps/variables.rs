@@ -73,18 +73,30 @@ impl Steps<'_> {
     /// not configured the registry.
     fn add_set(&self, all: &mut BTreeMap<OsString, OsString>) {
         let has_set = |name: &str| self.set.contains_key(OsStr::new(name));
-        if self.exec.registry.is_some() {
+        if let Some(access) = self.exec.registry {
             let chooses = ["TERRAFORM_CONFIG", "HOME", "XDG_CONFIG_HOME"]
                 .into_iter()
                 .any(has_set);
             if chooses && !self.has_named_config {
                 all.remove(OsStr::new(CONFIG_FILE));
             }
-            let names = all.get(OsStr::new("GONOSUMDB")).cloned();
+            let database = self.set.get(OsStr::new("GOSUMDB"));
+            let names = all.remove(OsStr::new("GONOSUMDB"));
+            let names = match names {
+                Some(names) if database.is_some_and(|database| access.is_own_log(database)) => {
+                    access.without_go_names(&names)
+                }
+                names => names,
+            };
             let private = self.set.get(OsStr::new("GOPRIVATE"));
-            if let (Some(names), Some(private)) = (names, private) {
-                let both = [private.as_os_str(), &names].join(OsStr::new(","));
-                all.insert("GONOSUMDB".into(), both);
+            let names = match (names, private) {
+                (Some(names), Some(private)) => {
+                    Some([private.as_os_str(), &names].join(OsStr::new(",")))
+                }
+                (names, _) => names,
+            };
+            if let Some(names) = names {
+                all.insert("GONOSUMDB".into(), names);
             }
         }
         all.extend(self.set.clone());

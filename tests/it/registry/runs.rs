@@ -12,8 +12,10 @@ use lockkeeper_registry::records::TakedownKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::world::{HOST, Office, by_ops, write_keys};
+use super::site::find_go;
+use super::world::{HOST, Office, archive, by_ops, write_keys};
 use crate::e2e::world::{REPO, Said, World};
+use crate::support::db::execute_on;
 use crate::support::program::{lockkeeper, run};
 use crate::support::server::{HOST as FORGE, RUNNER, Settings};
 
@@ -330,6 +332,87 @@ async fn a_token_ends_with_its_run_and_is_shown_nowhere() {
     for text in [output, site.world.server.log(), said.text.clone()] {
         assert!(!text.contains(token), "{text}");
     }
+    site.world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_proves_modules_of_go_with_the_log_of_the_registry() {
+    const ELSEWHERE: &str = "example.org/elsewhere";
+    let site = Site::open_with(Visibility::Owner, |settings, dir| {
+        planned_by(settings, dir, |notes| {
+            let go = find_go().display().to_string();
+            // A folder stands for the repositories of modules from elsewhere.
+            let proxies = format!("\"${{GOPROXY%%,*}},file://{notes}/elsewhere\"");
+            let download = format!(
+                "cd {notes}/app && GOPROXY={proxies} GOPATH={notes}/gopath GOCACHE={notes}/cache GOENV=off \
+                 GOTOOLCHAIN=local GOFLAGS='-mod=mod -modcacherw' {go} mod download \"$(cat {notes}/module)\""
+            );
+            json!([
+                {"env": {"name": "GOSUMDB", "command": format!("cat {notes}/database")}},
+                {"run": format!("env > {notes}/variables")},
+                {"run": download},
+                "init",
+                "plan"
+            ])
+        })
+    })
+    .await;
+    site.claim("net").await;
+    for version in ["v1.0.0", "v1.1.0"] {
+        let files: [(&str, &[u8]); 1] = [("go.mod", b"module example.com/net\n")];
+        let key = format!("go example.com/net {version}");
+        site.office.publish(&key, &files).await;
+    }
+    let write = |name: &str, content: &[u8]| {
+        let path = site.dir.path().join("notes").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    let log = site.office.registry.verifier().to_string();
+    write("app/go.mod", b"module example.org/app\n\ngo 1.21\n");
+    let go_mod = format!("module {ELSEWHERE}\n");
+    let key = format!("go {ELSEWHERE} v1.0.0").parse().unwrap();
+    let zip = archive(&key, &[("go.mod", go_mod.as_bytes())]);
+    for (file, content) in [
+        ("list", b"v1.0.0\n".as_slice()),
+        (
+            "v1.0.0.info",
+            br#"{"Version":"v1.0.0","Time":"2026-01-02T03:04:05Z"}"#,
+        ),
+        ("v1.0.0.mod", go_mod.as_bytes()),
+        ("v1.0.0.zip", &zip),
+    ] {
+        write(&format!("elsewhere/{ELSEWHERE}/@v/{file}"), content);
+    }
+
+    // Somebody with the database, but without the key, gives a version another file.
+    let change = "UPDATE registry_go_mods SET content = CAST(content || x'0a' AS BLOB) WHERE version = 'v1.1.0'";
+    execute_on(&site.world.server.database(), change).await;
+    write("database", log.as_bytes());
+    write("module", b"example.com/net@v1.1.0");
+    let (pull, said) = site.planned("feature", USED).await;
+    said.is("autoplan failure | . default failed")
+        .says("SECURITY ERROR");
+    let variables = site.note("variables");
+    assert!(!variables.contains("GONOSUMDB"), "{variables}");
+
+    // The log does not have modules from elsewhere, so `go` refuses them. That is why runs do not get this database.
+    write("module", format!("{ELSEWHERE}@v1.0.0").as_bytes());
+    let said = site.world.ask(pull, "lockkeeper plan").await;
+    said.is("plan failure | . default failed")
+        .says(&format!("lookup/{ELSEWHERE}@v1.0.0"));
+    write("database", b"off");
+    let said = site.world.ask(pull, "lockkeeper plan").await;
+    said.is("plan success | . default planned");
+    assert!(
+        site.note("variables")
+            .contains("GONOSUMDB=example.com/net\n")
+    );
+
+    write("database", log.as_bytes());
+    write("module", b"example.com/net@v1.0.0");
+    let said = site.world.ask(pull, "lockkeeper plan").await;
+    said.is("plan success | . default planned");
     site.world.finish(&["#1 . default"]).await;
 }
 

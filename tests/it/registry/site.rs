@@ -221,7 +221,7 @@ impl Person {
 }
 
 /// Finds Go on `PATH`, or where `make setup` installs it.
-fn find_go() -> PathBuf {
+pub fn find_go() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = PathBuf::from("/usr/local/go/bin");
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");

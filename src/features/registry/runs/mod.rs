@@ -118,9 +118,14 @@ fn version_of(host: &str, module: &InstalledModule) -> Option<VersionKey> {
 mod tests {
     use super::*;
 
+    fn registry() -> RunRegistry {
+        let log = "log.example.com".parse().unwrap();
+        RunRegistry::new("mods.example.com", &log)
+    }
+
     #[test]
     fn only_modules_with_the_host_of_the_registry_count() {
-        let registry = RunRegistry::of_host("mods.example.com");
+        let registry = registry();
         let used = |source: &str, version: &str| {
             let module = InstalledModule {
                 source: source.to_owned(),
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn a_list_that_cannot_be_read_stops_the_plan_only_with_a_registry() {
         let unread = Err("it is not a regular file".to_owned());
-        let why = used_versions(&RunRegistry::of_host("mods.example.com"), &unread).unwrap_err();
+        let why = used_versions(&registry(), &unread).unwrap_err();
         assert!(why.ends_with("it is not a regular file"), "{why}");
         assert_eq!(used_versions(&RunRegistry::default(), &unread), Ok(vec![]));
     }

@@ -250,6 +250,50 @@ fn tests_that_the_security_policy_names_are_there() {
     }
 }
 
+/// The page names the invariants of the registry, with the code that keeps each and the tests that show it. All of these files
+/// cite the number.
+#[test]
+fn invariants_of_the_registry_are_kept_and_shown_where_the_page_says() {
+    let invariants = read(&root().join("crates/registry/src/lib.rs"));
+    let invariants = invariants.lines().filter_map(|line| {
+        let (number, _) = line.strip_prefix("//! - **R")?.split_once("**")?;
+        Some(format!("R{number}"))
+    });
+    let page = read(&root().join("docs/architecture.md"));
+    let (_, table) = page
+        .split_once("### Invariants of the registry")
+        .expect("the table of invariants");
+    let rows: Vec<&str> = table
+        .lines()
+        .skip_while(|line| !line.starts_with("| R"))
+        .take_while(|line| line.starts_with("| R"))
+        .collect();
+    let numbers: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row.split([' ', '|']).find(|word| word.starts_with('R')))
+        .collect();
+    assert_eq!(numbers, invariants.collect::<Vec<_>>());
+    for (number, row) in numbers.iter().zip(rows) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [_, _, kept, shown] = cells[..] else {
+            panic!("the row has four cells: {row}");
+        };
+        for (cell, below) in [(kept, "src/features/registry"), (shown, "tests/it")] {
+            let files: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+            assert!(!files.is_empty(), "no file is named in: {cell}");
+            for file in files {
+                let below = if file.starts_with("crates/") {
+                    ""
+                } else {
+                    below
+                };
+                let text = read(&root().join(below).join(file));
+                assert!(text.contains(number), "{file} does not cite {number}");
+            }
+        }
+    }
+}
+
 /// Returns everything in `text` that the table forbids to `room`.
 fn violations(room: &str, file: &str, text: &str) -> Vec<String> {
     imports(text)

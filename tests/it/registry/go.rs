@@ -180,6 +180,7 @@ async fn a_module_is_found_by_an_import_path_on_the_host_of_the_registry() {
     works(&lee, &["build", "-o", "app", "."]);
 }
 
+/// R5: `go` remembers the head that it has seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_refuses_a_log_whose_past_was_changed() {
     let mut site = Site::open(&["--registry-anonymous-read"]).await;
@@ -216,6 +217,7 @@ async fn go_refuses_a_log_whose_past_was_changed() {
     works(&lee, &["get", "example.com/net@v1.3.0"]);
 }
 
+/// R4: `go` compares what it gets with the record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_refuses_a_file_that_is_not_the_recorded_one() {
     let site = Site::open(&["--registry-anonymous-read"]).await;

@@ -156,6 +156,7 @@ async fn fault(store: &Store, key: &VersionKey) -> (FillFault, String) {
     (failure.fault, failure.reason)
 }
 
+/// R7: one fill for all requests of a server.
 async fn a_hundred_requests_start_one_fill(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
@@ -199,6 +200,7 @@ async fn a_hundred_requests_start_one_fill(db: &TestDb) {
     assert!(office.registry.verify(true).await.unwrap().is_ok());
 }
 
+/// R7: one fill for all requests of all replicas.
 async fn two_replicas_start_one_fill(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
@@ -256,6 +258,7 @@ async fn a_failure_is_remembered(db: &TestDb) {
     assert_eq!(db.store().registry_fill_failure(&gone).await.unwrap(), None);
 }
 
+/// R6: no repository is asked about a name of an owner, and the transaction refuses what comes late.
 async fn an_owned_name_is_never_fetched(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
@@ -414,6 +417,7 @@ async fn a_package_that_is_too_large_is_refused(db: &TestDb) {
     assert_eq!(db.store().registry_cache().await.unwrap().bytes, 0);
 }
 
+/// R1: a tag that moves changes nothing of what was served.
 async fn a_version_never_changes_after_it_was_fetched(db: &TestDb) {
     let outside = Outside::open().await;
     let repository = usual(&outside);
@@ -688,6 +692,7 @@ async fn fetched(server: &Replica, token: &str) {
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), token).await, 200);
 }
 
+/// R8: a host that does not answer keeps nothing from being served that is here.
 async fn what_is_here_is_served_while_its_host_is_mute(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
@@ -1129,6 +1134,7 @@ async fn the_list_of_a_name_that_is_here_has_new_versions_of_another_deployment(
     );
 }
 
+/// R6: code that a peer has fetched is not that of the owner here, even if a pattern names the namespace.
 async fn a_fetched_version_never_counts_in_a_namespace_of_another_deployment(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;

@@ -1,5 +1,6 @@
 //! Deployments exchange versions: what travels, what does not count, and what a peer that lies achieves.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -12,9 +13,9 @@ use lockkeeper_registry::records::{LogId, TakedownKind};
 use lockkeeper_registry::signed_note::NoteSigner;
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, VersionState};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::time::timeout;
 
-use super::deployments::{Answered, Deployment, name};
+use super::deployments::{Answered, Deployment, PATIENCE, name};
 use super::world::{by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, store_test};
 
@@ -209,6 +210,7 @@ pub async fn assert_equal(all: &[Deployment]) {
     }
 }
 
+/// R3: pulls in any order and any number end with the same states.
 async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
     let all = Box::pin(three(db)).await;
     for (number, deployment) in all.iter().enumerate() {
@@ -240,6 +242,7 @@ async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
     assert_equal(&all).await;
 }
 
+/// R8: a peer that is away keeps nothing from being served that is here.
 async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     one.office.publish(VPC, &MODULE).await;
@@ -269,6 +272,34 @@ async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
     assert_eq!(two.error("one.example.com").await, "");
 }
 
+/// R8: a peer that takes requests and never answers keeps nothing from being served that is here.
+async fn what_is_here_is_served_while_a_peer_is_mute(db: &TestDb) {
+    let waits = ("registry-on-miss", "*=wait");
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[waits]).await;
+    let office = &one.office;
+    office.namespace("module acme", Visibility::Public).await;
+    two.join(&one, "*", "*").await;
+    office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    two.peers.download_due().await.unwrap();
+    let path = vpc_path(&two).await;
+
+    // The list leads to a request to the peer, which does not answer. Requests for missing versions would wait for a minute.
+    let gate = one.hold("/diff");
+    let answers = async {
+        let listed = two.server.get(VPC_LIST, &two.token).await;
+        assert!(listed.text().contains("1.2.3"), "{}", listed.text());
+        assert_eq!(two.server.status(&path, "").await, 200);
+        let download = VPC_LIST.replace("versions", "1.2.3/download");
+        assert_eq!(two.server.status(&download, &two.token).await, 204);
+    };
+    timeout(PATIENCE, answers).await.unwrap();
+    gate.arrived(1).await;
+    gate.open();
+}
+
+/// R5: a log with another past is noticed, and nothing of it is merged.
 async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
@@ -419,19 +450,21 @@ async fn a_peer_leads_nobody_to_another_address(db: &TestDb) {
     two.office
         .publish("module two/vpc/aws 1.0.0", &MODULE)
         .await;
-    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
     one.redirect(format!("http://{}", elsewhere.local_addr().unwrap()));
     assert_eq!((two.pull().await, two.push().await), (0, 0));
     let error = two.error("one.example.com").await;
     assert!(error.contains("307"), "{error}");
     let report = two.peers.download_due().await.unwrap();
     assert_eq!((report.arrived, report.failed), (0, 1));
-    let came = tokio::time::timeout(Duration::from_millis(50), elsewhere.accept()).await;
+    let came = elsewhere.accept();
     assert!(came.is_err(), "a request with a token has gone elsewhere");
     one.honest();
     assert_eq!(two.pull().await, 1);
 }
 
+/// R6: names from outside do not become those of an owner by accident.
 async fn a_namespace_is_not_added_above_names_of_peers(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     one.office.publish(VPC, &MODULE).await;
@@ -483,6 +516,7 @@ async fn a_record_that_its_maker_did_not_sign_is_found_out(db: &TestDb) {
     });
 }
 
+/// R4: a package counts only with the recorded checksum.
 async fn a_package_that_is_not_the_recorded_one_is_fetched_elsewhere(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
@@ -652,6 +686,7 @@ async fn the_page_shows_peers_to_people_who_sign_in(db: &TestDb) {
     assert!(page.text().contains("not shown to you") && !page.text().contains("one.example.com"));
 }
 
+/// R6: records of a peer for a name of an owner here do not count unless a pattern names it.
 async fn nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     two.office
@@ -958,6 +993,7 @@ store_test!(
     deprecations_and_takedowns_travel,
     three_deployments_end_equal_in_any_order,
     what_is_here_is_served_when_peers_are_away,
+    what_is_here_is_served_while_a_peer_is_mute,
     a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone,
     nothing_of_a_page_that_does_not_fit_is_merged,
     a_peer_leads_nobody_to_another_address,

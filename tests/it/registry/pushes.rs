@@ -247,6 +247,7 @@ async fn a_push_that_cannot_be_one_of_the_peer_is_refused(db: &TestDb) {
     assert_eq!(send(&one, &two, &push).await.status.as_u16(), 401);
 }
 
+/// R6: a push is no way around the rules for pages.
 async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let flags = [("registry-takedown-brake", "2")];
@@ -478,6 +479,7 @@ async fn a_deployment_that_floods_another_one_is_limited(db: &TestDb) {
     assert_eq!(two.pull().await, 1);
 }
 
+/// R8: a peer that does not answer does not delay the others.
 async fn a_peer_that_does_not_answer_keeps_nobody_waiting(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let mute = Deployment::open(db.backend, THREE, &[]).await;
@@ -517,6 +519,7 @@ impl Numbers {
     }
 }
 
+/// R3: pages and pushes in any order end with the same states.
 async fn pages_and_pushes_in_any_order_end_equal(db: &TestDb) {
     let all = Box::pin(three(db)).await;
     let mut keys = Vec::new();

@@ -440,6 +440,7 @@ async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestD
     assert_eq!(server.get(path, "").await.body, whole);
 }
 
+/// R5: every served version has a proof under the signed head.
 async fn the_log_proves_what_is_served(db: &TestDb) {
     let (office, server) = open(db).await;
     let versions: Vec<String> = (0..5).map(|minor| format!("v1.{minor}.0")).collect();

@@ -160,6 +160,7 @@ async fn packages_are_kept_in_an_object_store_and_served_from_verified_copies(db
     assert!(store.parts.lock().unwrap().is_empty());
 }
 
+/// R7: one reading of the store for all requests.
 async fn many_requests_for_a_package_read_it_once(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
     let site = Site::open(db, STORE_URL, variables).await;
@@ -220,6 +221,7 @@ async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(d
     }
 }
 
+/// R4: bytes with another checksum are not served.
 async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
     let site = Site::open(db, STORE_URL, variables).await;

@@ -33,6 +33,7 @@ async fn publish(office: &Office, version: &str) {
         .await;
 }
 
+/// R1: a version that was taken down is served by nobody.
 async fn a_version_that_was_taken_down_is_served_by_no_server(db: &TestDb) {
     let (office, servers) = open(db).await;
     publish(&office, "v1.0.0").await;
@@ -109,6 +110,7 @@ async fn a_version_that_was_taken_down_is_served_by_no_server(db: &TestDb) {
     }
 }
 
+/// R1: what was in memory goes with the takedown.
 async fn no_request_after_a_takedown_is_answered_with_the_version(db: &TestDb) {
     let (office, servers) = open(db).await;
     for round in 0..10 {

@@ -136,6 +136,7 @@ fn module(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive(&"module acme/vpc/aws 1.0.0".parse().unwrap(), files)
 }
 
+/// R1: other files under the same number are refused.
 async fn a_version_is_uploaded_once(db: &TestDb) {
     let desk = Desk::open(db).await;
     let key = "module acme/vpc/aws 1.0.0";
@@ -294,6 +295,7 @@ async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
     );
 }
 
+/// R2: one record for one change of state.
 async fn many_uploads_of_one_version_end_with_one_record(db: &TestDb) {
     let desk = Desk::open(db).await;
     let (same, other) = (module(MODULE), module(OTHER_MODULE));

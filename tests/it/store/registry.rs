@@ -298,6 +298,7 @@ async fn a_version_goes_through_its_states_and_its_log(db: &TestDb) {
     );
 }
 
+/// R2: a record for each change, and no gaps.
 async fn a_log_has_no_gaps_however_many_write(db: &TestDb) {
     namespaces(db.store()).await;
     let servers = [db.reopen().await, db.reopen().await, db.reopen().await];
@@ -370,6 +371,7 @@ async fn one_of_several_contents_is_added(db: &TestDb) {
     assert_eq!(checked_log(db.store(), signer().verifier()).await.len(), 1);
 }
 
+/// R3: states go forward only.
 async fn changes_in_any_order_end_as_the_rules_say(db: &TestDb) {
     let store = db.store();
     namespaces(store).await;
@@ -444,6 +446,7 @@ async fn a_deprecation_before_its_version_is_kept(db: &TestDb) {
     assert_eq!(added.unwrap().0.get(), 2);
 }
 
+/// R6: a name in other case does not pass for that of the owner.
 async fn nobody_publishes_below_no_namespace_or_in_other_case(db: &TestDb) {
     let store = db.store();
     namespaces(store).await;
@@ -484,6 +487,7 @@ async fn nobody_publishes_below_no_namespace_or_in_other_case(db: &TestDb) {
     assert_eq!(store.registry_log_size().await.unwrap(), 4);
 }
 
+/// R6: nobody else publishes in a namespace.
 async fn a_namespace_belongs_to_one_owner(db: &TestDb) {
     let store = db.store();
     namespaces(store).await;
@@ -1418,6 +1422,7 @@ async fn prove(
     query.compute(&hashes).unwrap()
 }
 
+/// R4, R5: a change of what is stored is found.
 async fn a_verification_names_the_first_fault(db: &TestDb) {
     let test = TestRegistry::new(db, NAME).await;
     let registry = &test.registry;

@@ -1,3 +1,5 @@
+//! R3: a merge follows a short model, and ends the same in any order and however often.
+
 use std::sync::LazyLock;
 
 use proptest::collection::vec;

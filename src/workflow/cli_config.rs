@@ -584,7 +584,7 @@ mod tests {
             [ours.clone(), None]
         );
         assert_eq!(
-            variables(&[("GOSUMDB", Path::new("sum.golang.google.cn"))]),
+            variables(&[("GOSUMDB", Path::new("sum.example.org"))]),
             [ours, Some("example.com/net".to_owned())]
         );
     }

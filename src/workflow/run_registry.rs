@@ -272,7 +272,7 @@ mod tests {
             ),
             ("log.example.com", true),
             ("log.example.com.evil+0a1b2c3d+AAAA", false),
-            ("sum.golang.org", false),
+            ("sum.example.org", false),
             ("off", false),
             ("", false),
         ] {

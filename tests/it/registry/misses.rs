@@ -1,6 +1,6 @@
 //! Versions that are not in the registry: repositories on allowed hosts, rules, limits, and the real `go`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::http::Method;
@@ -20,8 +20,9 @@ use super::deployments::Deployment;
 use super::outside::{CODE, OTHER, Outside, PAGES};
 use super::site::{Person, Site};
 use super::world::{Office, Replica, by_ops, go_mod_of_size};
-use crate::support::db::{TestDb, store_test};
-use crate::support::program::Said;
+use crate::support::db::{Backend, TestDb, store_test};
+use crate::support::log;
+use crate::support::program::{Said, run};
 use crate::support::server::within;
 
 store_test!(
@@ -37,6 +38,7 @@ store_test!(
     a_go_mod_file_counts_in_the_quota,
     a_pseudo_version_must_be_the_one_that_go_makes,
     files_of_a_public_commit_come_from_our_mirror,
+    a_damaged_mirror_does_not_keep_a_version_from_being_fetched,
     the_list_has_new_tags_of_the_repository,
     what_is_here_is_served_while_its_host_is_mute,
     names_from_elsewhere_in_two_cases_are_two_names,
@@ -640,6 +642,89 @@ async fn mirror(db: &TestDb, number: u32, outside: &Outside) {
     };
     let repo = "code.example.org/acme/net".parse().unwrap();
     git.mirror(&repo).sync(&remote, &selection).await.unwrap();
+}
+
+/// Returns the mirror in a directory, which has only one.
+fn mirror_in(dir: &Path) -> PathBuf {
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        if dir.join("objects").is_dir() {
+            return dir;
+        }
+        let entries = std::fs::read_dir(&dir).unwrap().map(Result::unwrap);
+        let paths = entries.map(|entry| entry.path());
+        open.extend(paths.filter(|path| path.is_dir()));
+    }
+    panic!("there is no mirror in {}", dir.display());
+}
+
+async fn a_damaged_mirror_does_not_keep_a_version_from_being_fetched(db: &TestDb) {
+    let outside = Outside::open().await;
+    let repository = usual(&outside);
+    mirror(db, 1, &outside).await;
+    for version in ["v1.0.1", "v1.0.2", "v1.0.3"] {
+        repository.tag(version);
+    }
+    let office = Office::open(db).await;
+    let (_, token) = office.token(&["read:*"]).await;
+    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let dir = mirror_in(&db.dir.path().join("data-1/mirrors"));
+    let shell = |command: &str| {
+        let said = run("sh", &dir, &["-c", command], &[]);
+        assert_eq!(said.code, 0, "{command}: {}", said.err);
+        said.out.trim().to_owned()
+    };
+    // Objects in files of their own can be damaged one by one.
+    shell(
+        "mkdir whole; mv objects/pack/* whole/ 2>/dev/null || true; \
+         for pack in whole/*.pack; do [ ! -e \"$pack\" ] || git unpack-objects -q < \"$pack\"; done",
+    );
+    let commit = shell("git for-each-ref --format='%(objectname)' refs/heads");
+    let requests = async |version: &str| {
+        let before = outside.git_requests();
+        assert_eq!(server.status(&info(MODULE, version), &token).await, 200);
+        outside.git_requests() - before
+    };
+    // The tags are listed, and nothing is fetched.
+    assert_eq!(requests("v1.0.0").await, 1);
+    // A file beside the module, the file that names it, and the commit.
+    for (object, version) in [
+        (":notes.txt", "v1.0.1"),
+        (":go.mod", "v1.0.2"),
+        ("", "v1.0.3"),
+    ] {
+        let id = shell(&format!("git rev-parse {commit}{object}"));
+        let file = dir.join("objects").join(&id[..2]).join(&id[2..]);
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "damaged").unwrap();
+        assert_eq!(requests(version).await, 2, "{version}");
+    }
+    assert!(office.registry.verify(true).await.unwrap().is_ok());
+    // The packages have the same files, under numbers of the same length.
+    let mut sizes = Vec::new();
+    for version in ["v1.0.0", "v1.0.1", "v1.0.2", "v1.0.3"] {
+        let zip = format!("{GO}/{MODULE}/@v/{version}.zip");
+        sizes.push(server.get(&zip, &token).await.body.len());
+    }
+    assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn a_mirror_that_cannot_be_read_is_named_in_the_log() {
+    let heard = log::listen();
+    let db = TestDb::new(Backend::Sqlite).await;
+    Box::pin(a_damaged_mirror_does_not_keep_a_version_from_being_fetched(
+        &db,
+    ))
+    .await;
+    let heard = heard.end();
+    let told = "Cannot read a commit in the mirror, so its files are fetched from the host";
+    let lines: Vec<&str> = heard.lines().filter(|line| line.contains(told)).collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for line in lines {
+        let repository = "repository=https://code.example.org/acme/net.git";
+        assert!(line.contains(repository), "{line}");
+    }
 }
 
 async fn the_list_has_new_tags_of_the_repository(db: &TestDb) {

@@ -3,6 +3,44 @@
 use super::store::FillFault;
 use crate::git::{GitError, SnapshotError};
 
+/// Reason why the files of a commit make no package.
+#[derive(Debug)]
+pub(super) enum FilesFault {
+    /// The files cannot be read here, which says nothing about the commit.
+    Unread(GitError),
+    /// The commit has no package of the version.
+    Refused(SourceRefusal),
+}
+
+impl From<SnapshotError> for FilesFault {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::Git(error) => Self::Unread(error),
+            SnapshotError::Refused(_)
+            | SnapshotError::TooLarge { .. }
+            | SnapshotError::TooMany { .. }
+            | SnapshotError::LargeFile { .. } => {
+                Self::Refused(SourceRefusal::refused(error.to_string()))
+            }
+        }
+    }
+}
+
+impl From<SourceRefusal> for FilesFault {
+    fn from(refusal: SourceRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<FilesFault> for SourceRefusal {
+    fn from(fault: FilesFault) -> Self {
+        match fault {
+            FilesFault::Unread(error) => error.into(),
+            FilesFault::Refused(refusal) => refusal,
+        }
+    }
+}
+
 /// Reason why a version or a list of versions cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::features::registry) struct SourceRefusal {
@@ -55,12 +93,6 @@ impl From<GitError> for SourceRefusal {
 
 impl From<SnapshotError> for SourceRefusal {
     fn from(error: SnapshotError) -> Self {
-        match error {
-            SnapshotError::Git(error) => error.into(),
-            SnapshotError::Refused(_)
-            | SnapshotError::TooLarge { .. }
-            | SnapshotError::TooMany { .. }
-            | SnapshotError::LargeFile { .. } => Self::refused(error.to_string()),
-        }
+        FilesFault::from(error).into()
     }
 }

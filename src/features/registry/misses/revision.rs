@@ -11,7 +11,7 @@ use lockkeeper_registry::go_mod::{MAX_GO_MOD, parse_go_mod};
 use lockkeeper_registry::names::GoPath;
 use lockkeeper_registry::versions::{GoVersion, PseudoVersion, VersionKey};
 
-use super::refusal::SourceRefusal;
+use super::refusal::{FilesFault, SourceRefusal};
 use super::repository::ModulePlace;
 use crate::git::{CommitSnapshot, Elsewhere, RefElsewhere};
 use crate::model::{CommitSha, RepoPath};
@@ -140,8 +140,8 @@ pub(super) async fn module_directory(
     files: &CommitSnapshot,
     place: &ModulePlace,
     path: &GoPath,
-) -> Result<RepoPath, SourceRefusal> {
-    let is_of_module = async |directory: &RepoPath| -> Result<Option<bool>, SourceRefusal> {
+) -> Result<RepoPath, FilesFault> {
+    let is_of_module = async |directory: &RepoPath| -> Result<Option<bool>, FilesFault> {
         let file = directory.join("go.mod").map_err(no_directory)?;
         let content = files.read(&file, MAX_GO_MOD).await?;
         Ok(content.map(|content| {
@@ -155,9 +155,8 @@ pub(super) async fn module_directory(
         let major = directory_of(major)?;
         match (here, is_of_module(&major).await?) {
             (Some(true), Some(true)) => {
-                return Err(SourceRefusal::refused(format!(
-                    "both `{directory}` and `{major}` have a go.mod file of {path}"
-                )));
+                let why = format!("both `{directory}` and `{major}` have a go.mod file of {path}");
+                return Err(SourceRefusal::refused(why).into());
             }
             (_, Some(true)) => return Ok(major),
             (_, Some(false) | None) => {}
@@ -165,14 +164,16 @@ pub(super) async fn module_directory(
     }
     match here {
         Some(true) => Ok(directory),
-        Some(false) => Err(SourceRefusal::refused(format!(
-            "the go.mod file of the repository is not that of {path}"
-        ))),
+        Some(false) => {
+            let why = format!("the go.mod file of the repository is not that of {path}");
+            Err(SourceRefusal::refused(why).into())
+        }
         // Only a module at the top, in versions before v2, can lack the file.
         None if directory.is_root() && place.major_directory.is_none() => Ok(directory),
-        None => Err(SourceRefusal::not_found(format!(
-            "the commit has no go.mod file of {path}"
-        ))),
+        None => {
+            let why = format!("the commit has no go.mod file of {path}");
+            Err(SourceRefusal::not_found(why).into())
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Our own mirrors are made with credentials, so nothing in one shows that everyone may read it. What does is the answer of
 //! the host to a client without credentials: a commit that is under a branch or tag there may be read by everyone, with all of
-//! its files. So each version is looked up at the host, and the files of its commit come from our mirror if it has them.
+//! its files. So each version is looked up at the host, and the files of its commit come from our mirror if it has them. If
+//! the mirror is damaged, or replaced meanwhile, they come from the host.
 //!
 //! A fetched version is trusted when it comes first, and never changes from then on (R1): a tag that moves later leads to
 //! no other content here.
@@ -24,7 +25,7 @@ use super::super::packaging::{CheckedPackage, CommitFault, packing_place};
 use super::super::service::{Published, Registry};
 use super::super::store::VersionOrigin;
 use super::go_import::GoImports;
-use super::refusal::SourceRefusal;
+use super::refusal::{FilesFault, SourceRefusal};
 use super::repository::{GoRepository, Lead, ModulePlace, lead};
 use super::revision::{
     check_pseudo, module_directory, pseudo_commit, tag_of, tagged, version_tags, versions_in,
@@ -33,7 +34,7 @@ use super::store::FilledCache;
 use crate::config::server::{MissLimits, VcsHosts};
 use crate::config::size::{ByteSize, shown};
 use crate::errors::describe_error;
-use crate::git::{CommitSnapshot, Elsewhere, Git, GitSettings};
+use crate::git::{CommitSnapshot, Elsewhere, Git, GitError, GitSettings};
 use crate::kit::recent::RecentMap;
 use crate::model::{Actor, Cause, CommitSha, Origin};
 
@@ -256,15 +257,28 @@ impl VersionControl {
             }
         };
         let (wanted, expected) = wanted;
-        let files = if let Some(files) = self.mirrored(repository, &expected).await {
-            files
-        } else {
-            let commit = scratch.fetch(&wanted).await?;
-            if commit != expected {
-                return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
+        if let Some(files) = self.mirrored(repository, &expected).await {
+            match Box::pin(self.package(key, files, (place, path))).await {
+                Ok(package) => return Ok(package),
+                Err(FilesFault::Refused(refusal)) => return Err(refusal),
+                Err(FilesFault::Unread(error)) => tell_unread(repository, &expected, &error),
             }
-            scratch.into_snapshot(commit)
-        };
+        }
+        let commit = scratch.fetch(&wanted).await?;
+        if commit != expected {
+            return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
+        }
+        let files = scratch.into_snapshot(commit);
+        Ok(Box::pin(self.package(key, files, (place, path))).await?)
+    }
+
+    /// Makes the package of a version from the files of its commit.
+    async fn package(
+        &self,
+        key: &VersionKey,
+        files: CommitSnapshot,
+        (place, path): (&ModulePlace, &GoPath),
+    ) -> Result<CheckedPackage, FilesFault> {
         let committed_at = files.committed_at().await?;
         let directory = module_directory(&files, place, path).await?;
         let staging = self.registry.blobs().staging_dir();
@@ -289,8 +303,7 @@ impl VersionControl {
         match self.mirrors.mirrored_files(&repo, commit).await {
             Ok(files) => files,
             Err(error) => {
-                // The host has the files as well.
-                warn!(%repo, error = describe_error(&error), "Cannot read a commit in the mirror");
+                tell_unread(repository, commit, &error);
                 None
             }
         }
@@ -426,18 +439,28 @@ fn internal<E: std::error::Error + 'static>(error: &E) -> SourceRefusal {
     SourceRefusal::failed("the server has failed, and its log says why")
 }
 
+/// Logs that files are fetched from their host because our mirror is damaged or gone.
+fn tell_unread(repository: &GoRepository, commit: &CommitSha, error: &GitError) {
+    warn!(
+        repository = %repository.url,
+        %commit,
+        error = describe_error(error),
+        "Cannot read a commit in the mirror, so its files are fetched from the host"
+    );
+}
+
 /// Returns why a commit has no package.
-fn refused_commit(fault: CommitFault) -> SourceRefusal {
+fn refused_commit(fault: CommitFault) -> FilesFault {
     match fault {
-        CommitFault::NoDirectory(_) => SourceRefusal::not_found(fault.to_string()),
+        CommitFault::NoDirectory(_) => SourceRefusal::not_found(fault.to_string()).into(),
         CommitFault::Files(error) => error.into(),
         CommitFault::Packaging(_) | CommitFault::TooSlow | CommitFault::Stopped(_)
             if fault.is_of_commit() =>
         {
-            SourceRefusal::refused(fault.to_string())
+            SourceRefusal::refused(fault.to_string()).into()
         }
         CommitFault::Packaging(_) | CommitFault::TooSlow | CommitFault::Stopped(_) => {
-            internal(&fault)
+            internal(&fault).into()
         }
     }
 }

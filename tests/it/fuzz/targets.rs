@@ -49,7 +49,7 @@ use lockkeeper_registry::versions::{GoVersion, ModuleVersion, VersionKey};
 pub type Target = fn(&str);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 12] = [
+pub const ALL: [(&str, Target); 13] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),

@@ -1,7 +1,6 @@
 //! Versions that are not in the registry: repositories on allowed hosts, rules, limits, and the real `go`.
 
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::time::Duration;
 
 use axum::http::Method;
@@ -31,9 +30,6 @@ store_test!(
     two_replicas_start_one_fill,
     a_failure_is_remembered,
     an_owned_name_is_never_fetched,
-    the_time_of_an_answer_does_not_show_which_names_are_private,
-    a_private_name_is_not_asked_about_in_the_background,
-    a_private_name_waits_for_peers_like_one_that_is_nowhere,
     only_a_token_for_the_name_starts_a_fill,
     only_allowed_hosts_are_asked,
     a_package_that_is_too_large_is_refused,
@@ -308,109 +304,6 @@ async fn an_owned_name_is_never_fetched(db: &TestDb) {
         .publish(package, VersionOrigin::VersionControl, &by);
     assert_eq!(published.await.unwrap(), Published::Owned);
     assert_eq!(office.registry.version(&late).await.unwrap(), None);
-}
-
-/// Requests versions and lists of a module. Returns each status, with the name of the module left out of the text and with the
-/// number of connections that the server had made before it answered.
-async fn answers(
-    server: &Replica,
-    outside: &Outside,
-    (module, owner): (&str, &str),
-    token: &str,
-) -> Vec<(u16, String, usize)> {
-    let mut answers = Vec::new();
-    for file in [
-        "@v/v1.0.0.info",
-        "@v/v1.0.0.info",
-        "@v/v9.0.0.zip",
-        "@v/list",
-        "@v/list",
-        "@latest",
-    ] {
-        let before = outside.asked().len();
-        let answer = server.get(&format!("{GO}/{module}/{file}"), token).await;
-        let made = outside.asked().len() - before;
-        let text = answer.text().replace(owner, "OWNER");
-        answers.push((answer.status.as_u16(), text, made));
-    }
-    answers
-}
-
-async fn the_time_of_an_answer_does_not_show_which_names_are_private(db: &TestDb) {
-    let outside = Outside::open().await;
-    usual(&outside);
-    let office = Office::open(db).await;
-    for owner in ["secret", "acme"] {
-        let prefix = format!("go code.example.org/{owner}");
-        office.namespace(&prefix, Visibility::Owner).await;
-    }
-    let secret = "code.example.org/secret/net.git";
-    let text = go_mod(secret);
-    let files: [(&str, &[u8]); 2] = [("go.mod", text.as_bytes()), ("net.go", b"package net\n")];
-    office.publish(&format!("go {secret} v1.0.0"), &files).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let (_, by_name) = office.token(&["read:go code.example.org/secret/..."]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
-    // The same host is asked about each name, before the answer and as often.
-    let unknown = ("code.example.org/nowhere/net.git", "nowhere");
-    let expected = answers(&server, &outside, unknown, &token).await;
-    let shown: Vec<(u16, bool)> = expected
-        .iter()
-        .map(|(status, _, made)| (*status, *made > 0))
-        .collect();
-    let (asked, remembered) = ((404, true), (404, false));
-    assert_eq!(
-        shown,
-        [asked, remembered, asked, asked, remembered, remembered]
-    );
-    for hidden in [
-        (secret, "secret"),
-        ("code.example.org/!secret/net.git", "Secret"),
-    ] {
-        let found = answers(&server, &outside, hidden, &token).await;
-        assert_eq!(found, expected, "{hidden:?}");
-    }
-    db.clock.advance(Duration::from_mins(10));
-    for (module, _) in [unknown, (secret, "secret")] {
-        let before = outside.asked().len();
-        assert_eq!(server.status(&info(module, "v1.0.0"), &token).await, 404);
-        assert!(outside.asked().len() > before, "{module}");
-    }
-
-    // Nobody who may read the name notices anything of it.
-    let before = outside.asked().len();
-    assert_eq!(server.status(&info(secret, "v1.0.0"), &by_name).await, 200);
-    assert_eq!(server.status(&info(secret, "v9.0.0"), &by_name).await, 404);
-    assert_eq!(outside.asked().len(), before);
-    for version in ["v1.0.0", "v9.0.0"] {
-        let failure = db
-            .store()
-            .registry_fill_failure(&key(secret, version))
-            .await;
-        assert_eq!(failure.unwrap(), None);
-    }
-    // R6: what the host has does not come here.
-    assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 404);
-    let version = office.registry.version(&key(MODULE, "v1.0.0")).await;
-    assert_eq!(version.unwrap(), None);
-    assert_eq!(fills(&server, "filled"), 0);
-}
-
-/// The default for Go: nobody waits, so nobody is asked about private names.
-async fn a_private_name_is_not_asked_about_in_the_background(db: &TestDb) {
-    let outside = Outside::open().await;
-    usual(&outside);
-    let office = Office::open(db).await;
-    office
-        .namespace("go code.example.org/acme", Visibility::Owner)
-        .await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[]).await;
-    for file in ["@v/v1.0.0.info", "@v/list", "@latest"] {
-        let path = format!("{GO}/{MODULE}/{file}");
-        assert_eq!(server.status(&path, &token).await, 404, "{path}");
-    }
-    assert_eq!(outside.asked(), [""; 0]);
 }
 
 async fn only_a_token_for_the_name_starts_a_fill(db: &TestDb) {
@@ -1295,29 +1188,6 @@ async fn a_missing_version_comes_from_another_deployment(db: &TestDb) {
     let (kind, why) = fault(two.store(), &format!("{VPC} 1.2.7").parse().unwrap()).await;
     assert_eq!(kind, FillFault::NotFound);
     assert_eq!(why, "no other deployment has it");
-}
-
-async fn a_private_name_waits_for_peers_like_one_that_is_nowhere(db: &TestDb) {
-    let waits = ("registry-on-miss", "*=wait");
-    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
-    let two = Deployment::open(db.backend, "two.example.com", &[waits]).await;
-    let office = &two.office;
-    office.namespace("module secret", Visibility::Owner).await;
-    office.publish("module secret/vpc/aws 1.0.0", &MAIN).await;
-    two.join(&one, "*", "*").await;
-    for owner in ["nowhere", "secret"] {
-        for file in ["versions", "1.0.0/download", "9.0.0/download"] {
-            let path = format!("/registry/v1/modules/{owner}/vpc/aws/{file}");
-            let gate = one.hold("/diff");
-            let mut request = pin!(two.server.status(&path, &two.token));
-            tokio::select! {
-                status = &mut request => panic!("{path}: {status} before the peer was asked"),
-                () = gate.arrived(1) => {}
-            }
-            gate.open();
-            assert_eq!(request.await, 404, "{path}");
-        }
-    }
 }
 
 async fn the_list_of_a_name_that_is_here_has_new_versions_of_another_deployment(db: &TestDb) {

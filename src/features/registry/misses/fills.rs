@@ -12,13 +12,6 @@
 //!
 //! No token takes all places: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
 //! its requests that wait.
-//!
-//! # Decoys
-//!
-//! A client that may not read a name gets the answer for a name that nobody has. If it came at once, while others take the
-//! time of a fill, the time would show which names are private. So such a request begins a *decoy*: a fill that asks the same
-//! places as one for a name in no namespace, and throws away what it gets. It has a lease, places and limits as any fill. Its
-//! failure is remembered apart, so that it keeps nobody who may read the name from getting a version.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -77,14 +70,6 @@ enum FillEnd {
     NotFilled,
 }
 
-/// A fill, or a decoy for a version.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct FillId {
-    key: VersionKey,
-    /// True if the version must not come here.
-    is_decoy: bool,
-}
-
 /// Everything that decides about missing versions and fetches them. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Misses(Arc<MissesInner>);
@@ -111,7 +96,7 @@ pub(in crate::features::registry) struct FillParts {
 
 struct MissesInner {
     parts: FillParts,
-    begun: Mutex<HashMap<FillId, BegunFill>>,
+    begun: Mutex<HashMap<VersionKey, BegunFill>>,
     lists: VersionLists,
     places: Semaphore,
     waiting: Semaphore,
@@ -170,7 +155,7 @@ impl LentPlaces {
 
 /// A fill, and who may be asked.
 struct Fill {
-    id: FillId,
+    key: VersionKey,
     asks_peers: bool,
     asks_hosts: bool,
     /// Token whose request has begun it, for the audit log.
@@ -237,51 +222,19 @@ impl Misses {
         key: &VersionKey,
         facts: MissFacts<'_>,
     ) -> Result<MissAnswer, RegistryError> {
-        let id = FillId {
-            key: key.clone(),
-            is_decoy: false,
-        };
-        self.ask_for(token, id, facts).await
-    }
-
-    /// Takes the time of an answer to a request for a version of a name that the token may not read. `facts` are those of a
-    /// name in no namespace.
-    pub(in crate::features::registry) async fn ask_in_vain(
-        &self,
-        token: &Token,
-        key: &VersionKey,
-        facts: MissFacts<'_>,
-    ) -> Result<(), RegistryError> {
-        let id = FillId {
-            key: key.clone(),
-            is_decoy: true,
-        };
-        self.ask_for(token, id, facts).await.map(drop)
-    }
-
-    async fn ask_for(
-        &self,
-        token: &Token,
-        id: FillId,
-        facts: MissFacts<'_>,
-    ) -> Result<MissAnswer, RegistryError> {
-        let askable = self.askable(token, &id.key.name(), facts);
-        // Where nobody waits, a decoy hides nothing.
-        let Some(askable) = askable.filter(|askable| askable.is_waiting || !id.is_decoy) else {
+        let Some(askable) = self.askable(token, &key.name(), facts) else {
             return Ok(MissAnswer::NotHere);
         };
-        let begun = match self.0.join(token.id, &id) {
+        let fill = Fill {
+            key: key.clone(),
+            asks_peers: askable.peers,
+            asks_hosts: askable.hosts,
+            requested_by: format!("token {} ({})", token.id, token.label),
+        };
+        let begun = match self.0.join(token.id, key) {
             Some(begun) => Some(begun),
-            None if self.0.has_failed(&id).await? => None,
-            None => {
-                let fill = Fill {
-                    id,
-                    asks_peers: askable.peers,
-                    asks_hosts: askable.hosts,
-                    requested_by: format!("token {} ({})", token.id, token.label),
-                };
-                self.begin(token.id, fill)
-            }
+            None if self.has_failed(key).await? => None,
+            None => self.begin(token.id, fill),
         };
         let (Some(mut end), true) = (begun, askable.is_waiting) else {
             return Ok(MissAnswer::NotHere);
@@ -375,11 +328,17 @@ impl Misses {
         }
     }
 
+    async fn has_failed(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+        let store = self.0.parts.registry.store();
+        let failure = store.registry_fill_failure(key).await?;
+        Ok(failure.is_some_and(|failure| failure.is_in_effect(store.now())))
+    }
+
     /// Begins a fill, or finds the one that goes on. `None`: too many have begun.
     fn begin(&self, token: TokenId, fill: Fill) -> Option<watch::Receiver<Option<FillEnd>>> {
         let limits = self.0.parts.limits;
         let mut begun = lock(&self.0.begun);
-        if let Some(fill) = begun.get_mut(&fill.id) {
+        if let Some(fill) = begun.get_mut(&fill.key) {
             return Some(self.0.lend(token, fill));
         }
         if begun.len() >= limits.begun {
@@ -415,7 +374,7 @@ impl Misses {
             lenders: HashSet::from([token]),
             lent,
         };
-        begun.insert(fill.id.clone(), entry);
+        begun.insert(fill.key.clone(), entry);
         drop(begun);
         let mut places = LentPlaces {
             of_tokens: vec![places],
@@ -425,7 +384,7 @@ impl Misses {
         tokio::spawn(async move {
             let entry = FillEntry {
                 inner: Arc::clone(&inner),
-                id: fill.id.clone(),
+                key: fill.key.clone(),
                 token,
             };
             let filled = tokio::select! {
@@ -516,13 +475,13 @@ const OUTCOMES: [&str; 7] = [
 /// Entry of a fill that goes on, removed in every case.
 struct FillEntry {
     inner: Arc<MissesInner>,
-    id: FillId,
+    key: VersionKey,
     token: TokenId,
 }
 
 impl Drop for FillEntry {
     fn drop(&mut self) {
-        lock(&self.inner.begun).remove(&self.id);
+        lock(&self.inner.begun).remove(&self.key);
         self.inner.with_use(self.token, |used| {
             used.begun = used.begun.saturating_sub(1);
         });
@@ -574,9 +533,9 @@ impl MissesInner {
     }
 
     /// Finds a fill that goes on, and lends it the places of a token that wants its version too.
-    fn join(&self, token: TokenId, id: &FillId) -> Option<watch::Receiver<Option<FillEnd>>> {
+    fn join(&self, token: TokenId, key: &VersionKey) -> Option<watch::Receiver<Option<FillEnd>>> {
         let mut begun = lock(&self.begun);
-        begun.get_mut(id).map(|fill| self.lend(token, fill))
+        begun.get_mut(key).map(|fill| self.lend(token, fill))
     }
 
     fn lend(&self, token: TokenId, fill: &mut BegunFill) -> watch::Receiver<Option<FillEnd>> {
@@ -621,7 +580,7 @@ impl MissesInner {
             Err(error) => {
                 self.count("internal");
                 let error = describe_error(&error);
-                warn!(error, version = %fill.id.key, "Cannot fetch a version that is missing");
+                warn!(error, version = %fill.key, "Cannot fetch a version that is missing");
                 false
             }
         }
@@ -632,16 +591,16 @@ impl MissesInner {
         fill: &Fill,
         places: &mut LentPlaces,
     ) -> Result<bool, RegistryError> {
-        let (id, parts) = (&fill.id, &self.parts);
+        let (key, parts) = (&fill.key, &self.parts);
         let mut all_were_asked = true;
         if fill.asks_peers {
             // It may have come between the request and the fill.
-            if let Known::Here = self.known(id).await? {
+            if let Known::Here = self.known(key).await? {
                 return Ok(true);
             }
-            all_were_asked = parts.peers.ask(&id.key.name()).await?;
-            if let Known::Here = self.known(id).await? {
-                return self.filled(&id.key).await;
+            all_were_asked = parts.peers.ask(&key.name()).await?;
+            if let Known::Here = self.known(key).await? {
+                return self.filled(key).await;
             }
         }
         if !fill.asks_hosts {
@@ -650,12 +609,12 @@ impl MissesInner {
             } else {
                 SourceRefusal::failed("another deployment that may have it did not answer")
             };
-            return self.not_filled(id, &refusal).await;
+            return self.not_filled(key, &refusal).await;
         }
-        let lease = LeaseKey::registry_fill(&id.key);
+        let lease = LeaseKey::registry_fill(key);
         let purpose = "fetches a version that the registry does not have";
         loop {
-            match self.known(id).await? {
+            match self.known(key).await? {
                 Known::Here => return Ok(true),
                 Known::Failed => return Ok(false),
                 Known::Missing => {}
@@ -669,7 +628,7 @@ impl MissesInner {
                 let taken = loop {
                     match timeout(parts.limits.look, &mut queue).await {
                         Ok(taken) => break taken,
-                        Err(_) => match self.known(id).await? {
+                        Err(_) => match self.known(key).await? {
                             Known::Here => return Ok(true),
                             Known::Failed => return Ok(false),
                             Known::Missing => {}
@@ -687,7 +646,7 @@ impl MissesInner {
                         LeaseOutcome::Done(Ok(filled)) => return filled,
                         LeaseOutcome::Done(Err(_)) => {
                             let refusal = SourceRefusal::failed("it takes too long");
-                            return self.not_filled(id, &refusal).await;
+                            return self.not_filled(key, &refusal).await;
                         }
                         LeaseOutcome::Lost => {}
                     }
@@ -698,31 +657,22 @@ impl MissesInner {
         }
     }
 
-    async fn has_failed(&self, id: &FillId) -> Result<bool, RegistryError> {
-        let store = self.parts.registry.store();
-        let failure = if id.is_decoy {
-            store.registry_decoy_failure(&id.key).await?
-        } else {
-            store.registry_fill_failure(&id.key).await?
-        };
-        Ok(failure.is_some_and(|failure| failure.is_in_effect(store.now())))
-    }
-
-    async fn known(&self, id: &FillId) -> Result<Known, RegistryError> {
+    async fn known(&self, key: &VersionKey) -> Result<Known, RegistryError> {
         let store = self.parts.registry.store();
         // A version that a peer has deprecated before anybody added it is not here.
         let known = store
-            .registry_version(&id.key)
+            .registry_version(key)
             .await?
             .map(|version| version.known);
         let is_here = known.is_some_and(|known| {
             known.content().is_some() || known.state() == VersionState::Deleted
         });
-        // A decoy does not end earlier because the version is here.
-        if is_here && !id.is_decoy {
+        if is_here {
             return Ok(Known::Here);
         }
-        Ok(if self.has_failed(id).await? {
+        let failure = store.registry_fill_failure(key).await?;
+        let has_failed = failure.is_some_and(|failure| failure.is_in_effect(store.now()));
+        Ok(if has_failed {
             Known::Failed
         } else {
             Known::Missing
@@ -731,20 +681,19 @@ impl MissesInner {
 
     /// Asks the host of a version. The caller holds the lease.
     async fn fill_now(&self, fill: &Fill) -> Result<bool, RegistryError> {
-        let id = &fill.id;
-        match self.known(id).await? {
+        let key = &fill.key;
+        match self.known(key).await? {
             Known::Here => return Ok(true),
             Known::Failed => return Ok(false),
             Known::Missing => {}
         }
         let filled = match &self.parts.hosts {
-            Some(hosts) if id.is_decoy => Err(hosts.fill_in_vain(&id.key).await),
-            Some(hosts) => hosts.fill(&id.key, &fill.requested_by).await,
+            Some(hosts) => hosts.fill(key, &fill.requested_by).await,
             None => Err(SourceRefusal::not_found("nobody can be asked")),
         };
         match filled {
-            Ok(()) => self.filled(&id.key).await,
-            Err(refusal) => self.not_filled(id, &refusal).await,
+            Ok(()) => self.filled(key).await,
+            Err(refusal) => self.not_filled(key, &refusal).await,
         }
     }
 
@@ -757,19 +706,15 @@ impl MissesInner {
 
     async fn not_filled(
         &self,
-        id: &FillId,
+        key: &VersionKey,
         refusal: &SourceRefusal,
     ) -> Result<bool, RegistryError> {
         let store = self.parts.registry.store();
-        let (key, why) = (&id.key, refusal.why.as_str());
+        let failed = store
+            .registry_fill_failed(key, refusal.fault, &refusal.why)
+            .await?;
         self.count(refusal.fault.as_str());
-        if id.is_decoy {
-            store.registry_decoy_failed(key, refusal.fault, why).await?;
-            debug!(version = %key, why, "A token that may not read a name has requested a version of it");
-        } else {
-            let failed = store.registry_fill_failed(key, refusal.fault, why).await?;
-            info!(version = %key, why, until = %failed.retry_at, "A missing version was not fetched");
-        }
+        info!(version = %key, why = refusal.why, until = %failed.retry_at, "A missing version was not fetched");
         Ok(false)
     }
 

@@ -19,9 +19,7 @@
 //! # Limits
 //!
 //! - Only a token with the scope `read` for the name makes the server ask anybody. Anonymous readers and
-//!   runs do not. Nothing comes from a repository into a namespace (R6).
-//! - A token that may not read a name begins a decoy (`fills.rs`), so that the time of the answer does not show which names
-//!   are private.
+//!   runs do not. Nothing is fetched from a repository below a namespace (R6).
 //! - Requests go to deployments that have joined, and to hosts that the operator has named (`--registry-vcs-allowlist`), over
 //!   HTTPS and without credentials.
 //! - [`MissLimits`](crate::config::server::MissLimits) has the limits of fetches, of clients that wait, and of the bytes of a

@@ -113,11 +113,6 @@ impl FilledCache {
     }
 }
 
-/// Returns the version in the row of a decoy (`fills.rs`). No version has a space, so it is not the row of the version.
-fn decoy_version(key: &VersionKey) -> String {
-    format!("decoy {}", key.version())
-}
-
 impl Store {
     /// Remembers that a version could not be fetched.
     pub async fn registry_fill_failed(
@@ -126,31 +121,10 @@ impl Store {
         fault: FillFault,
         reason: &str,
     ) -> Result<FailedFill> {
-        let row = (key, key.version());
-        self.fill_failed(row, fault, reason).await
-    }
-
-    /// Remembers that a decoy has ended, for as long as a version that could not be fetched for the same reason.
-    pub(super) async fn registry_decoy_failed(
-        &self,
-        key: &VersionKey,
-        fault: FillFault,
-        reason: &str,
-    ) -> Result<FailedFill> {
-        let row = (key, decoy_version(key));
-        self.fill_failed(row, fault, reason).await
-    }
-
-    async fn fill_failed(
-        &self,
-        (key, version): (&VersionKey, String),
-        fault: FillFault,
-        reason: &str,
-    ) -> Result<FailedFill> {
         let name = key.name();
         let mut tx = self.begin_shared().await?;
         let before = on_tx!(&mut tx, db => sqlx::query_as::<_, FailureRow>(FAILURE)
-            .bind(key.kind()).bind(name.as_str()).bind(&version).fetch_optional(db))?;
+            .bind(key.kind()).bind(name.as_str()).bind(key.version()).fetch_optional(db))?;
         let attempts = before.map_or(0, |row| row.attempts).saturating_add(1);
         let failed_at = kept_time(self.now());
         let reason: String = free_text(reason).chars().take(MAX_REASON).collect();
@@ -169,7 +143,7 @@ impl Store {
              attempts = excluded.attempts, failed_at = excluded.failed_at, retry_at = excluded.retry_at",
             key.kind(),
             name.as_str(),
-            version,
+            key.version(),
             failed.fault,
             failed.reason.as_str(),
             failed.attempts,
@@ -181,20 +155,8 @@ impl Store {
 
     /// Returns the last failure of a version, which may be in effect no longer.
     pub async fn registry_fill_failure(&self, key: &VersionKey) -> Result<Option<FailedFill>> {
-        self.fill_failure(key, key.version()).await
-    }
-
-    /// Returns the last end of a decoy, which may be in effect no longer.
-    pub(super) async fn registry_decoy_failure(
-        &self,
-        key: &VersionKey,
-    ) -> Result<Option<FailedFill>> {
-        self.fill_failure(key, decoy_version(key)).await
-    }
-
-    async fn fill_failure(&self, key: &VersionKey, version: String) -> Result<Option<FailedFill>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, FailureRow>(FAILURE)
-            .bind(key.kind()).bind(key.name().as_str()).bind(&version).fetch_optional(db))?;
+            .bind(key.kind()).bind(key.name().as_str()).bind(key.version()).fetch_optional(db))?;
         Ok(row.map(FailedFill::from))
     }
 

@@ -143,25 +143,6 @@ impl VersionControl {
 
     /// Brings a version into the registry. After a success, the version is there.
     pub async fn fill(&self, key: &VersionKey, requested_by: &str) -> Result<(), SourceRefusal> {
-        let (package, repository) = self.checked_package(key).await?;
-        self.publish(package, &repository, requested_by).await
-    }
-
-    /// Does the same as [`fill`](Self::fill), and throws away what it gets.
-    pub async fn fill_in_vain(&self, key: &VersionKey) -> SourceRefusal {
-        match self.checked_package(key).await {
-            Ok(_) => SourceRefusal::refused(
-                "the name belongs to an owner here, and only the owner publishes it",
-            ),
-            Err(refusal) => refusal,
-        }
-    }
-
-    /// Fetches a version from its repository.
-    async fn checked_package(
-        &self,
-        key: &VersionKey,
-    ) -> Result<(CheckedPackage, GoRepository), SourceRefusal> {
         let Some((path, _)) = key.as_go() else {
             return Err(SourceRefusal::not_found(
                 "only Go modules have repositories",
@@ -171,7 +152,7 @@ impl VersionControl {
         self.sweep_old().await;
         let (repository, place) = self.place(path).await?;
         let package = self.fetch(key, &repository, &place).await?;
-        Ok((package, repository))
+        self.publish(package, &repository, requested_by).await
     }
 
     /// Lists the versions of a Go module.

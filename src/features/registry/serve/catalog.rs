@@ -154,8 +154,8 @@ pub(super) struct Namespaces {
     folded: HashMap<(NameKind, String), NamePrefix>,
     /// Names that come from other deployments, those with the fewest readers first.
     peers: Vec<(NamePatterns, NamespaceAccess)>,
-    /// Names for which records of a deployment that has joined count, and the readers of those that belong to nobody here.
-    joined: Vec<(NamePatterns, Visibility)>,
+    /// Names for which records of a deployment that has joined count.
+    joined: Vec<NamePatterns>,
 }
 
 /// Owner and visibility of a namespace, which decide who reads it.
@@ -231,42 +231,19 @@ impl Namespaces {
 
     /// Returns the facts that decide where a missing version of a name is looked for.
     pub fn miss_facts(&self, name: &RegistryName) -> MissFacts<'_> {
-        let namespace = self.folded_prefix(name);
+        let kind = name.kind();
+        let namespace = beginnings(name)
+            .into_iter()
+            .find_map(|prefix| self.folded.get(&(kind, prefix.to_ascii_lowercase())));
         let mut joined = self.joined.iter();
         // Records for a name in a namespace count only if a pattern names it.
-        let is_of_peers = joined.any(|(patterns, _)| match namespace {
+        let is_of_peers = joined.any(|patterns| match namespace {
             Some(prefix) => patterns.name_it(name, &NamePattern::from(prefix.clone())),
             None => patterns.matches(name),
         });
         MissFacts {
             namespace: namespace.map(NamePrefix::as_str),
             is_of_peers,
-        }
-    }
-
-    /// Returns owner and readers of the namespace that has a name in any case of letters.
-    pub fn in_any_case(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
-        let prefix = self.folded_prefix(name)?;
-        self.owned.get(&(prefix.kind(), prefix.as_str().to_owned()))
-    }
-
-    fn folded_prefix(&self, name: &RegistryName) -> Option<&NamePrefix> {
-        let kind = name.kind();
-        beginnings(name)
-            .into_iter()
-            .find_map(|prefix| self.folded.get(&(kind, prefix.to_ascii_lowercase())))
-    }
-
-    /// Returns the facts of a name as they are for somebody who may not read it: as if no namespace had it, and no deployment
-    /// whose names are not for everyone.
-    pub fn miss_facts_of_hidden(&self, name: &RegistryName) -> MissFacts<'_> {
-        let mut public = self
-            .joined
-            .iter()
-            .filter(|(_, visibility)| *visibility == Visibility::Public);
-        MissFacts {
-            namespace: None,
-            is_of_peers: public.any(|(patterns, _)| patterns.matches(name)),
         }
     }
 
@@ -589,8 +566,7 @@ impl Catalog {
         });
         let peers = self.registry.store().registry_peers().await?;
         let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
-        let joined = joined.map(|peer| (peer.accepts.clone(), peer.visibility));
-        let joined = joined.collect();
+        let joined = joined.map(|peer| peer.accepts.clone()).collect();
         // What came from a removed peer is served as before (R8).
         let peers = peers
             .into_iter()
@@ -675,24 +651,11 @@ mod tests {
         let namespaces = Namespaces {
             folded: HashMap::from([(key, "go github.com/Acme".parse().unwrap())]),
             joined: vec![
-                (patterns("go github.com/Acme/net"), Visibility::Owner),
-                (patterns("module acme/*"), Visibility::Public),
+                patterns("go github.com/Acme/net"),
+                patterns("module acme/*"),
             ],
             ..Namespaces::default()
         };
-        // Who may not read a name learns of no namespace, and of no deployment whose names are private.
-        for (name, is_of_peers) in [
-            ("go github.com/Acme/net", false),
-            ("module acme/vpc/aws", true),
-            ("module other/vpc/aws", false),
-        ] {
-            let expected = MissFacts {
-                namespace: None,
-                is_of_peers,
-            };
-            let name = name.parse().unwrap();
-            assert_eq!(namespaces.miss_facts_of_hidden(&name), expected, "{name}");
-        }
         for (name, namespace, is_of_peers) in [
             ("go github.com/Acme/net", Some("github.com/Acme"), true),
             ("go github.com/acme/net", Some("github.com/Acme"), false),

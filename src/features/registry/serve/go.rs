@@ -145,11 +145,10 @@ async fn name(
 ) -> Result<FoundName, ServeRefusal> {
     let name = RegistryName::Go(path.clone());
     let unknown = || ServeRefusal::unknown(&name);
+    door.check(snapshot, reader, &name, unknown).await?;
     let known = if may_fill {
-        door.check_list(snapshot, reader, &name).await?;
         door.name_or_ask(snapshot, reader, &name).await?
     } else {
-        door.check(snapshot, reader, &name, unknown).await?;
         door.catalog.name(snapshot, &name).await?
     };
     let is_here = !known.versions.is_empty();

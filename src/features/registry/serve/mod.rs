@@ -173,41 +173,6 @@ impl RegistryDoor {
         Err(self.missing(snapshot, reader, name, unknown()).await)
     }
 
-    /// Returns true if a name is in a namespace that the reader may not read, in any case of letters. Nothing from elsewhere gets
-    /// such a name, and the time of the answer must not show that (`misses/fills.rs`).
-    fn is_near_hidden(namespaces: &Namespaces, reader: &Reader, name: &RegistryName) -> bool {
-        let namespace = namespaces.in_any_case(name);
-        namespace.is_some_and(|namespace| !reader.may_read(name, Some(namespace)))
-    }
-
-    /// Does the same as [`check`](Self::check) for a request for the versions of a name. If the reader may not read it, the
-    /// refusal takes as long as that of a name that is not here, because the same places are asked.
-    async fn check_list(
-        &self,
-        snapshot: CatalogState,
-        reader: &Reader,
-        name: &RegistryName,
-    ) -> Result<(), ServeRefusal> {
-        let unknown = || ServeRefusal::unknown(name);
-        let checked = self.check(snapshot, reader, name, unknown).await;
-        let Reader::Token { token, .. } = reader else {
-            return checked;
-        };
-        let namespaces = self.catalog.namespaces(snapshot).await?;
-        // Versions that were fetched stay where they are when a namespace has the name in other case.
-        let is_hidden = checked.is_err()
-            || Self::is_near_hidden(&namespaces, reader, name)
-                && self.catalog.name(snapshot, name).await?.versions.is_empty();
-        if is_hidden {
-            let facts = namespaces.miss_facts_of_hidden(name);
-            self.misses.ask_peers(token, name, false, facts).await;
-            if let RegistryName::Go(path) = name {
-                drop(self.misses.versions(token, path, false, facts).await);
-            }
-        }
-        checked
-    }
-
     /// Returns the refusal of a name or version that is not here for the reader: `refusal`, or the rule of the operator that
     /// refuses the name.
     ///
@@ -295,13 +260,8 @@ impl RegistryDoor {
         // The version is not here, or the reader may not read the name.
         let name = key.name();
         let unknown = || ServeRefusal::unknown_version(key);
+        self.check(snapshot, reader, &name, unknown).await?;
         let namespaces = self.catalog.namespaces(snapshot).await?;
-        let checked = self.check(snapshot, reader, &name, unknown).await;
-        if checked.is_err() || Self::is_near_hidden(&namespaces, reader, &name) {
-            let facts = namespaces.miss_facts_of_hidden(&name);
-            self.misses.ask_in_vain(token, key, facts).await?;
-            return Err(checked.err().unwrap_or(refusal));
-        }
         let facts = namespaces.miss_facts(&name);
         match self.misses.ask(token, key, facts).await? {
             MissAnswer::Here => {

@@ -110,11 +110,11 @@ pub(super) async fn list(
     (namespace, name, system): &ModulePath,
 ) -> Result<Response, ServeRefusal> {
     let name = module(namespace, name, system)?;
-    door.check_list(snapshot, reader, &name).await?;
+    let unknown = || ServeRefusal::unknown(&name);
+    door.check(snapshot, reader, &name, unknown).await?;
     let known = door.name_or_ask(snapshot, reader, &name).await?;
     if known.versions.is_empty() {
-        let unknown = ServeRefusal::unknown(&name);
-        return Err(door.missing(snapshot, reader, &name, unknown).await);
+        return Err(door.missing(snapshot, reader, &name, unknown()).await);
     }
     let list = known.list.get_or_init(|| {
         let served = known.versions.iter().filter(|version| version.is_served);

@@ -3,10 +3,12 @@
 //! The manifest is beside the code of the pull request, so it is as hostile as that code: it is read without following
 //! links, up to a size, and anything that is not as Terraform writes it is an error.
 
+use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::beneath;
 
@@ -32,7 +34,42 @@ pub struct InstalledModule {
 #[derive(Deserialize)]
 struct Manifest {
     #[serde(rename = "Modules")]
-    modules: Vec<ManifestEntry>,
+    modules: ManifestEntries,
+}
+
+/// Modules in the manifest, with at most one more than [`MAX_MODULES`]. An empty entry has two characters in the file and
+/// many more bytes in memory, so further ones are not kept.
+struct ManifestEntries(Vec<ManifestEntry>);
+
+impl<'de> Deserialize<'de> for ManifestEntries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_seq(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = ManifestEntries;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of modules")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(
+        self,
+        mut list: A,
+    ) -> std::result::Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while entries.len() <= MAX_MODULES {
+            let Some(entry) = list.next_element()? else {
+                return Ok(ManifestEntries(entries));
+            };
+            entries.push(entry);
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(ManifestEntries(entries))
+    }
 }
 
 #[derive(Deserialize)]
@@ -65,11 +102,12 @@ fn parse(text: &str) -> Result<Vec<InstalledModule>> {
         let what = format!("line {} is not as Terraform writes it", error.line());
         Error::new(ErrorKind::InvalidData, what)
     })?;
-    if manifest.modules.len() > MAX_MODULES {
+    let ManifestEntries(entries) = manifest.modules;
+    if entries.len() > MAX_MODULES {
         let what = format!("it lists more than {MAX_MODULES} modules");
         return Err(Error::new(ErrorKind::InvalidData, what));
     }
-    let installed = manifest.modules.into_iter().filter_map(|entry| {
+    let installed = entries.into_iter().filter_map(|entry| {
         let version = entry.version.filter(|version| !version.is_empty())?;
         let source = entry.source.split("//").next().unwrap_or_default();
         Some(InstalledModule {
@@ -127,6 +165,16 @@ mod tests {
             &format!(r#"{{"Modules":[{}]}}"#, many.join(",")),
         ] {
             assert!(parse(text).is_err(), "{}", &text[..text.len().min(50)]);
+        }
+    }
+
+    #[test]
+    fn entries_that_are_too_many_are_not_kept() {
+        for (count, kept) in [(MAX_MODULES, MAX_MODULES), (1_000_000, MAX_MODULES + 1)] {
+            let text = format!(r#"{{"Modules":[{}]}}"#, vec!["{}"; count].join(","));
+            let manifest: Manifest = serde_json::from_str(&text).unwrap();
+            assert_eq!(manifest.modules.0.len(), kept);
+            assert_eq!(parse(&text).is_ok(), count == MAX_MODULES);
         }
     }
 

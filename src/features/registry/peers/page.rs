@@ -8,10 +8,13 @@
 //! page that ends before it has the proof that this tree begins with the records up to the end of the page. Heads alone are
 //! not enough for that, because a peer can sign one with a size that its log never reaches.
 
+use std::fmt;
+
 use lockkeeper_registry::records::{LogAction, Record};
 use lockkeeper_registry::signed_note::{NoteVerifier, open_note};
 use lockkeeper_registry::tlog::{self, LogHash, TreeEdge, TreeHead};
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::model::PeerWalk;
 
@@ -42,9 +45,14 @@ pub struct DiffBody {
     /// Signed head of the log, as a note.
     pub head: String,
     /// Proof that the log of the head begins with the records up to `id`.
+    #[serde(deserialize_with = "first_hashes")]
     pub proof: Vec<String>,
     /// Proof that the tree that the reader has met begins with the records up to `id`, if it has more records.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "first_hashes"
+    )]
     pub met_proof: Vec<String>,
     /// Digest of what is shared. Another one: the log has to be read again from the first record.
     pub sharing: String,
@@ -52,6 +60,34 @@ pub struct DiffBody {
     pub deprecated: Vec<DiffItem>,
     pub deleted: Vec<DiffItem>,
     pub withheld: Vec<WithheldItem>,
+}
+
+/// Reads the hashes of a proof, but at most one more than a proof can have. An empty text has three characters in a page and
+/// many more bytes in memory.
+fn first_hashes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    deserializer.deserialize_seq(ProofVisitor)
+}
+
+struct ProofVisitor;
+
+impl<'de> Visitor<'de> for ProofVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the hashes of a proof")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+        let mut hashes = Vec::new();
+        while hashes.len() <= MAX_PROOF {
+            let Some(hash) = list.next_element()? else {
+                return Ok(hashes);
+            };
+            hashes.push(hash);
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(hashes)
+    }
 }
 
 /// A record of a page.
@@ -668,6 +704,21 @@ mod tests {
         let mut page = log.page(0, 3);
         page.head = sign_note(&log.edge(3).head().to_string(), &[&other]).unwrap();
         assert_diverged(log.check(&log.walk(0, None), &page), "not valid");
+    }
+
+    #[test]
+    fn hashes_that_are_too_many_are_not_kept() {
+        let log = Log::new(3);
+        for (count, kept) in [(MAX_PROOF, MAX_PROOF), (100_000, MAX_PROOF + 1)] {
+            let page = DiffBody {
+                proof: vec![String::new(); count],
+                met_proof: vec![String::new(); count],
+                ..log.page(0, 3)
+            };
+            let text = serde_json::to_string(&page).unwrap();
+            let read: DiffBody = serde_json::from_str(&text).unwrap();
+            assert_eq!((read.proof.len(), read.met_proof.len()), (kept, kept));
+        }
     }
 
     proptest! {

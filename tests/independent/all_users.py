@@ -944,6 +944,9 @@ class Reader:
         for section, values in result.items():
             for name, value in values.items():
                 kind = PREFERENCES[section].get(name, TEXT)
+                # Only the number of lines of context has a value for "all".
+                if (section, name, value) == ("diff", "context", "-1"):
+                    continue
                 if (kind == INTEGER and not is_number(value)) or \
                         (kind == BOOLEAN and parse_boolean(value) is None):
                     self.problem(ref, "%s.%s is not a%s: `%s`" % (

@@ -25,11 +25,11 @@ pub enum PreferenceKind {
     /// Integer between two limits.
     Integer {
         /// Value of accounts that have none.
-        default: u32,
-        /// Smallest value that is accepted.
-        min: u32,
+        default: i64,
+        /// Smallest value that is accepted. A negative one is the only negative value, and has a meaning of its own.
+        min: i64,
         /// Largest value that is accepted.
-        max: u32,
+        max: i64,
     },
     /// Word of a list, whose first word is the default.
     Choice(&'static [&'static str]),
@@ -54,7 +54,7 @@ pub enum PreferenceValue {
     /// Value of a [`PreferenceKind::Boolean`].
     Boolean(bool),
     /// Value of a [`PreferenceKind::Integer`].
-    Integer(u32),
+    Integer(i64),
     /// Value of a [`PreferenceKind::Choice`] or a [`PreferenceKind::TimeZone`].
     Text(String),
 }
@@ -95,7 +95,8 @@ pub const TABLE: &[Preference] = {
             "emailFormat",
             Choice(&["HTML_PLAINTEXT", "PLAINTEXT"]),
         ),
-        row(Diff, "context", integer(10, 0, 1000)),
+        // The value -1 stands for the whole file.
+        row(Diff, "context", integer(10, -1, 1000)),
         row(Diff, "lineLength", integer(100, 1, 1000)),
         row(Diff, "tabSize", integer(8, 1, 100)),
         row(Diff, "fontSize", integer(12, 1, 100)),
@@ -133,7 +134,7 @@ const fn row(section: PreferenceSection, name: &'static str, kind: PreferenceKin
     }
 }
 
-const fn integer(default: u32, min: u32, max: u32) -> PreferenceKind {
+const fn integer(default: i64, min: i64, max: i64) -> PreferenceKind {
     PreferenceKind::Integer { default, min, max }
 }
 
@@ -191,7 +192,12 @@ impl Preference {
     fn read(&self, entry: ConfigEntry<'_>) -> Result<PreferenceValue, Problem> {
         let value = match self.kind {
             PreferenceKind::Boolean(_) => PreferenceValue::Boolean(entry.boolean()?),
-            PreferenceKind::Integer { .. } => PreferenceValue::Integer(entry.integer()?),
+            PreferenceKind::Integer { min, .. }
+                if min < 0 && entry.value == Some(min.to_string().as_str()) =>
+            {
+                PreferenceValue::Integer(min)
+            }
+            PreferenceKind::Integer { .. } => PreferenceValue::Integer(entry.integer()?.into()),
             PreferenceKind::Choice(words) => {
                 let text = entry.text()?;
                 let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
@@ -359,6 +365,42 @@ mod tests {
         assert_eq!(get("theme"), PreferenceValue::Text("DARK".to_owned()));
         assert_eq!(get("indentWithTabs"), PreferenceValue::Boolean(true));
         assert_eq!(get("timeZone"), PreferenceValue::Text("UTC".to_owned()));
+    }
+
+    #[test]
+    fn the_context_can_be_the_whole_file() {
+        let (preferences, problems) = Preferences::read(&config("[diff]\ncontext = -1\n"));
+        assert_eq!(problems, []);
+        let context = preferences.get(preference("context"), &Preferences::default());
+        assert_eq!(context, PreferenceValue::Integer(-1));
+        for (text, problem) in [
+            (
+                "[diff]\ncontext = -2\n",
+                "line 2: `context`: `-2` is not a number; write at most 4294967295 in plain digits, without a unit",
+            ),
+            (
+                "[diff]\ncontext = 1001\n",
+                "line 2: `context` cannot be `1001`; write a number from -1 to 1000",
+            ),
+            (
+                "[diff]\ntabSize = -1\n",
+                "line 2: `tabSize`: `-1` is not a number; write at most 4294967295 in plain digits, without a unit",
+            ),
+        ] {
+            let (_, problems) = Preferences::read(&config(text));
+            assert_eq!(problems.len(), 1);
+            assert_eq!(problems[0].to_string(), problem);
+        }
+        let mut text = config("");
+        let whole = PreferenceValue::Integer(-1);
+        Preferences::set(
+            &mut text,
+            preference("context"),
+            &whole,
+            &Preferences::default(),
+        )
+        .unwrap();
+        assert_eq!(text.as_str(), "[diff]\n\tcontext = -1\n");
     }
 
     #[test]

@@ -110,8 +110,7 @@ fn unknown(section: PreferenceSection, name: &str) -> WebError {
 }
 
 fn read(name: &str, value: &Value) -> Result<Option<PreferenceValue>, WebError> {
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    match (value, number) {
+    match (value, value.as_i64()) {
         (Value::Null, _) => Ok(None),
         (Value::Bool(value), _) => Ok(Some(PreferenceValue::Boolean(*value))),
         (Value::String(value), _) => Ok(Some(PreferenceValue::Text(value.clone()))),

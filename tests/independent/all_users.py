@@ -366,6 +366,8 @@ def term_problem(term):
     operator, colon, value = term.partition(":")
     value = value.strip('"')
     if colon and value and operator in FILTERS_WITH_ANY_VALUE:
+        if value.startswith("^") and operator != "label":
+            return "regular expression instead of a glob in `%s`" % shown(term)
         return None
     if colon and value in FILTERS_WITH_FIXED_VALUES.get(operator, ()):
         return None

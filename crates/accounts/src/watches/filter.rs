@@ -344,6 +344,11 @@ fn predicate(name: &str, value: String) -> Result<WatchFilter, Problem> {
         return Err(cannot("write a value after the colon".to_owned()));
     }
     if field != FilterField::Label {
+        // In Gerrit this begins a regular expression. As a glob it would match nothing, and nobody would see why.
+        if value.starts_with('^') {
+            let fix = "write a glob such as `release-*` instead of a regular expression";
+            return Err(cannot(fix.to_owned()));
+        }
         let glob = GlobBuilder::new(&value).literal_separator(true).build();
         glob.map_err(|error| cannot(format!("correct the pattern: {}", error.kind())))?;
     }
@@ -457,6 +462,10 @@ mod tests {
             (
                 "dir:a[",
                 "`dir:` cannot be `a[`; correct the pattern: unclosed character class; missing ']'",
+            ),
+            (
+                "branch:^release-.*",
+                "`branch:` cannot be `^release-.*`; write a glob such as `release-*` instead of a regular expression",
             ),
             ("(is:draft", "the filter has an open `(`; close it with `)`"),
             (

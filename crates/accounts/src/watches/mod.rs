@@ -189,7 +189,7 @@ impl Watches {
     }
 
     /// Replaces the watches of a project in a file. Merges watches with equal filters, and leaves values alone whose
-    /// meaning stays.
+    /// meaning stays, and those that no reader understands.
     pub fn set_project(
         text: &mut ConfigText,
         project: &str,
@@ -221,7 +221,17 @@ impl Watches {
             let same = old.iter().find(|(_, old)| old == watch);
             same.map_or_else(|| watch.to_string(), |(value, _)| value.clone())
         });
-        let values: Vec<String> = values.collect();
+        let mut values: Vec<String> = values.collect();
+        // A value without meaning stays behind the one that was before it.
+        let mut place = 0;
+        for value in text.values(path).filter_map(|entry| entry.value) {
+            if value.parse::<Watch>().is_err() {
+                values.insert(place, value.to_owned());
+                place += 1;
+            } else if let Some(at) = values.iter().position(|new| new == value) {
+                place = place.max(at + 1);
+            }
+        }
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
 
         let mut edited = text.clone();
@@ -233,7 +243,10 @@ impl Watches {
         if is_empty {
             edited.remove_section(SECTION, Some(project))?;
         }
-        too_many(Self::read(&edited).0.len())?;
+        let number = Self::read(&edited).0.len();
+        if number > Self::read(text).0.len() {
+            too_many(number)?;
+        }
         *text = edited;
         Ok(())
     }

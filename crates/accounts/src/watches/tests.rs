@@ -72,6 +72,49 @@ fn there_are_at_most_500_watches() {
     assert_eq!(Watches::read(&text).1, []);
     let error = Watches::set_project(&mut text, "y", &[watch("* [ALL]")]).unwrap_err();
     assert_eq!(error.to_string(), "there are 501 watches; keep at most 500");
+    // A file with more, such as an imported one, may get smaller.
+    let mut text = config(&format!(
+        "[project \"x\"]\n{}[project \"y\"]\n{line}",
+        line.repeat(501)
+    ));
+    Watches::set_project(&mut text, "y", &[]).unwrap();
+    assert_eq!(Watches::read(&text).0.len(), 501);
+}
+
+#[test]
+fn values_of_another_system_stay_where_they_are() {
+    let before = "[project \"x\"]\n\tnotify = file:^docs/.* [ALL]\n\tnotify = is:draft [ALL]\n\tnotify = message:a [ALL] # mine\n\
+                  \tnotify = is:failed [ALL]\n";
+    let mut text = config(before);
+    Watches::set_project(
+        &mut text,
+        "x",
+        &[watch("is:draft [ALL]"), watch("is:failed [ALL]")],
+    )
+    .unwrap();
+    assert_eq!(text.as_str(), before);
+    Watches::set_project(
+        &mut text,
+        "x",
+        &[watch("is:draft [PLANS]"), watch("* [ALL]")],
+    )
+    .unwrap();
+    let values = |text: &ConfigText| {
+        let values = text.entries().filter_map(|entry| entry.value);
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        values(&text),
+        [
+            "file:^docs/.* [ALL]",
+            "message:a [ALL]",
+            "is:draft [PLANS]",
+            "* [ALL]"
+        ]
+    );
+    assert!(text.as_str().contains("message:a [ALL] # mine\n"));
+    Watches::set_project(&mut text, "x", &[]).unwrap();
+    assert_eq!(values(&text), ["file:^docs/.* [ALL]", "message:a [ALL]"]);
 }
 
 #[test]

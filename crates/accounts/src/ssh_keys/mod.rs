@@ -48,6 +48,8 @@ pub struct KeyRules {
 
 const DELETED: &str = "# DELETED";
 const INVALID: &str = "# INVALID ";
+/// Mark of newer versions of Gerrit in front of a key. Here, such a line is a comment.
+const EXPIRES: &str = "# EXPIRES ";
 
 impl AuthorizedKeys {
     /// Name of the file in a user branch.
@@ -105,7 +107,7 @@ impl AuthorizedKeys {
         })
     }
 
-    /// Lists the lines that are neither keys nor marked as invalid.
+    /// Lists the lines that are neither keys nor marked as invalid, and those whose key is in a comment.
     pub fn problems(&self, rules: KeyRules) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self
             .slots
@@ -123,6 +125,13 @@ impl AuthorizedKeys {
             })
             .collect();
         problems.extend(too_many(self.len()).err());
+        let lines = (1..).zip(self.text.lines());
+        let expiring = lines.filter(|(_, line)| line.trim_start().starts_with(EXPIRES));
+        problems.extend(expiring.map(|(line, _)| {
+            let what = "`# EXPIRES` makes the key a comment";
+            let fix = "write `expiry-time=\"20301231Z\"` in front of the key instead";
+            Problem::warning(line, what, fix)
+        }));
         problems
     }
 

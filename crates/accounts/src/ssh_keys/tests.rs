@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 use super::*;
+use crate::findings::Severity;
 use crate::testing::fixed_seed;
 
 const RULES: KeyRules = KeyRules { min_rsa_bits: 2048 };
@@ -46,6 +47,20 @@ fn a_number_is_a_place_that_stays() {
     );
     assert_eq!(keys.problems(RULES), []);
     assert_eq!(keys.add(ED25519, RULES), Ok(6));
+}
+
+#[test]
+fn a_key_that_expires_as_in_gerrit_is_a_comment_with_a_warning() {
+    let expiring = format!("# EXPIRES 2030-12-31T00:00:00Z {ED25519}");
+    let keys = file(&[&expiring, RSA_2048]);
+    assert_eq!(numbers(&keys), [1]);
+    let problems = keys.problems(RULES);
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].severity, Severity::Warning);
+    assert_eq!(
+        problems[0].to_string(),
+        "line 1: `# EXPIRES` makes the key a comment; write `expiry-time=\"20301231Z\"` in front of the key instead"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::config_text::{ConfigEntry, ConfigText, KeyPath};
 use crate::email::AccountEmail;
+use crate::external_ids::ExternalId;
 use crate::findings::Problem;
 use crate::text::shown;
 
@@ -10,7 +11,7 @@ use crate::text::shown;
 pub struct AccountConfig {
     /// Name of the person or service.
     pub full_name: Option<String>,
-    /// Address for mails. It has to be on an external ID of the account.
+    /// Address for mails, as the file has it. It counts if it is on an external ID of the account.
     pub preferred_email: Option<AccountEmail>,
     /// Short note beside the name, such as `OOO`.
     pub status: Option<String>,
@@ -35,20 +36,21 @@ impl AccountConfig {
     /// Name of the file in a user branch.
     pub const FILE: &'static str = "account.config";
 
-    /// Reads the properties, and lists the problems of the file.
+    /// Reads the properties, and lists the problems of the file. A value that cannot be read counts as none. Only `active`
+    /// must be readable: otherwise somebody who is locked out could be let in.
     pub fn read(text: &ConfigText) -> (Self, Vec<Problem>) {
         let mut problems = unknown_keys(text);
         let mut config = Self::default();
-        let mut keep = |result: Result<(), Problem>| problems.extend(result.err());
+        let mut keep = |result: Result<(), Problem>| {
+            problems.extend(result.err().map(Problem::into_unusable));
+        };
         keep(read_line(text, FULL_NAME).map(|value| config.full_name = value));
         keep(read_line(text, STATUS).map(|value| config.status = value));
         keep(read_email(text).map(|value| config.preferred_email = value));
-        let active = text.value(ACTIVE).map(|entry| entry.boolean());
-        keep(
-            active
-                .transpose()
-                .map(|value| config.active = value.unwrap_or(true)),
-        );
+        match text.value(ACTIVE).map(|entry| entry.boolean()).transpose() {
+            Ok(active) => config.active = active.unwrap_or(true),
+            Err(problem) => problems.push(problem),
+        }
         (config, problems)
     }
 
@@ -60,6 +62,19 @@ impl AccountConfig {
     /// Returns the line of `active`.
     pub fn active_line(text: &ConfigText) -> Option<usize> {
         text.value(ACTIVE).map(|entry| entry.line)
+    }
+
+    /// Returns the preferred address, if it is on one of these external IDs of the account. On none, it has no effect: it may
+    /// be somebody else's.
+    pub fn own_email<'a>(
+        &self,
+        external_ids: impl IntoIterator<Item = &'a ExternalId>,
+    ) -> Option<&AccountEmail> {
+        let preferred = self.preferred_email.as_ref()?;
+        let mut emails = external_ids.into_iter().filter_map(|id| id.email.as_ref());
+        emails
+            .any(|email| email.key() == preferred.key())
+            .then_some(preferred)
     }
 
     /// Writes the properties that differ from the text. `active` is left out when it is true.

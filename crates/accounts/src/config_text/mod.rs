@@ -532,11 +532,9 @@ fn quoted_name(subsection: &str) -> String {
 /// Checks the size of a file, and that it is UTF-8.
 pub(crate) fn utf8_file(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > ConfigText::MAX_BYTES {
-        return Err(Problem::error(
-            None,
-            format!("the file has {} bytes", bytes.len()),
-            format!("keep it below the limit of {} bytes", ConfigText::MAX_BYTES),
-        ));
+        let what = format!("the file has {} bytes", bytes.len());
+        let fix = format!("keep it below the limit of {} bytes", ConfigText::MAX_BYTES);
+        return Err(Problem::limit(bytes.len(), what, fix));
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);

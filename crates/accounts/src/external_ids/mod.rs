@@ -37,14 +37,15 @@ const EMAIL: &str = "email";
 const PASSWORD: &str = "password";
 
 impl ExternalId {
-    /// Reads a note, and lists its problems. Returns no external ID if key or account cannot be read.
+    /// Reads a note, and lists its problems. Returns no external ID if key or account cannot be read, or if there are several.
     pub fn read(text: &ConfigText) -> (Option<Self>, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut sections = text
             .sections()
             .filter(|header| header.section == "externalid");
         let header = sections.next();
-        if let Some(second) = sections.next() {
+        let second = sections.next();
+        if let Some(second) = second {
             let what = "there is a second `externalId` section";
             problems.push(Problem::error(
                 second.line,
@@ -96,7 +97,8 @@ impl ExternalId {
         let account = account.map_err(&mut keep).ok();
         let email = email.map_err(&mut keep).ok().flatten();
         let password = password.transpose().map_err(&mut keep).ok().flatten();
-        let external_id = key.zip(account).map(|(key, account)| Self {
+        let read = key.zip(account).filter(|_| second.is_none());
+        let external_id = read.map(|(key, account)| Self {
             key,
             account,
             email,

@@ -32,14 +32,15 @@ const FILES: [&str; 4] = [
     AuthorizedKeys::FILE,
 ];
 
-/// Judges all files of a user branch, by their paths. `external_ids` are those of the account.
+/// Judges all files of a user branch, by their paths. `external_ids` are those of the account. An `account.config` that cannot
+/// be read is an error, because it may lock the account out. Of everything else, only the parts with problems are unusable.
 pub fn judge_user_branch(
     files: &BTreeMap<String, Vec<u8>>,
     external_ids: &[ExternalId],
     rules: KeyRules,
 ) -> AccountFindings {
     let mut findings = AccountFindings::default();
-    judge_sizes("user branch", files, &mut findings);
+    findings.add("user branch", unusable(judge_sizes(files)));
     for (path, content) in files {
         let config = || ConfigText::parse(content);
         let judged = match path.as_str() {
@@ -49,10 +50,11 @@ pub fn judge_user_branch(
             AuthorizedKeys::FILE => AuthorizedKeys::parse(content).map(|keys| keys.problems(rules)),
             path => Ok(judge_other_file(path, content, &FILES)),
         };
-        match judged {
-            Ok(problems) => findings.add(path, problems),
-            Err(problem) => findings.add(path, [problem]),
+        let mut problems = judged.unwrap_or_else(|problem| vec![problem]);
+        if path != AccountConfig::FILE {
+            problems = unusable(problems);
         }
+        findings.add_in(path, content, problems);
     }
     findings
 }
@@ -60,14 +62,20 @@ pub fn judge_user_branch(
 /// Judges all files of `refs/users/default`, by their paths. Only the preferences have a meaning there.
 pub fn judge_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
     let mut findings = AccountFindings::default();
-    judge_sizes("user branch", files, &mut findings);
+    findings.add("user branch", unusable(judge_sizes(files)));
     if let Some(content) = files.get(Preferences::FILE) {
-        match ConfigText::parse(content) {
-            Ok(text) => findings.add(Preferences::FILE, Preferences::read(&text).1),
-            Err(problem) => findings.add(Preferences::FILE, [problem]),
-        }
+        let problems = match ConfigText::parse(content) {
+            Ok(text) => Preferences::read(&text).1,
+            Err(problem) => vec![problem],
+        };
+        findings.add_in(Preferences::FILE, content, unusable(problems));
     }
     findings
+}
+
+fn unusable(problems: Vec<Problem>) -> Vec<Problem> {
+    let problems = problems.into_iter();
+    problems.map(Problem::into_unusable).collect()
 }
 
 /// Judges all files of `refs/meta/config`, by their paths. Every member of a group has to exist.
@@ -76,7 +84,7 @@ pub fn judge_access(
     exists: impl Fn(AccountId) -> bool,
 ) -> AccountFindings {
     let (access, mut findings) = AccessControl::read(files);
-    judge_sizes("branch", files, &mut findings);
+    findings.add("branch", judge_sizes(files));
     let unknown = access.groups().members_with_lines();
     let unknown = unknown.filter(|(account, _)| !exists(*account));
     let problems = unknown.map(|(account, line)| {
@@ -100,24 +108,20 @@ pub fn judge_access(
     findings
 }
 
-fn judge_sizes(branch: &str, files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings) {
+fn judge_sizes(files: &BTreeMap<String, Vec<u8>>) -> Vec<Problem> {
+    let mut problems = Vec::new();
     if files.len() > MAX_BRANCH_FILES {
         let what = format!("there are {} files", files.len());
-        findings.add(
-            branch,
-            [Problem::error(
-                None,
-                what,
-                format!("keep at most {MAX_BRANCH_FILES}"),
-            )],
-        );
+        let fix = format!("keep at most {MAX_BRANCH_FILES}");
+        problems.push(Problem::limit(files.len(), what, fix));
     }
     let bytes: usize = files.values().map(Vec::len).sum();
     if bytes > MAX_BRANCH_BYTES {
         let what = format!("the files have {bytes} bytes");
         let fix = format!("keep them below {MAX_BRANCH_BYTES} bytes");
-        findings.add(branch, [Problem::error(None, what, fix)]);
+        problems.push(Problem::limit(bytes, what, fix));
     }
+    problems
 }
 
 /// Judges a file without a meaning. `known` are the names of those with one.
@@ -126,7 +130,7 @@ fn judge_other_file(path: &str, content: &[u8], known: &[&str]) -> Vec<Problem> 
     if content.len() > ConfigText::MAX_BYTES {
         let what = format!("the file has {} bytes", content.len());
         let fix = format!("keep it below the limit of {} bytes", ConfigText::MAX_BYTES);
-        problems.push(Problem::error(None, what, fix));
+        problems.push(Problem::limit(content.len(), what, fix));
     }
     if let Some(near) = nearest(path, known.iter().copied()) {
         let fix = format!("did you mean `{near}`?");
@@ -160,17 +164,14 @@ fn judge_properties(text: &ConfigText, external_ids: &[ExternalId]) -> Vec<Probl
             "`{}` is on no external ID of the account",
             shown(preferred.as_str())
         );
-        problems.push(Problem::error(
-            AccountConfig::preferred_email_line(text),
-            what,
-            fix,
-        ));
+        let line = AccountConfig::preferred_email_line(text);
+        problems.push(Problem::error(line, what, fix).into_unusable());
     }
     problems
 }
 
 /// Judges external IDs with the names of their notes. They have to be all of them, or all that share an account or an
-/// address with a changed one.
+/// address with a changed one. A note that is no external ID of an account has no effect, so it takes nothing from others.
 pub fn judge_external_ids<'a>(
     notes: impl IntoIterator<Item = (NoteName, &'a [u8])>,
     exists: impl Fn(AccountId) -> bool,
@@ -184,16 +185,21 @@ pub fn judge_external_ids<'a>(
         let text = match ConfigText::parse(content) {
             Ok(text) => text,
             Err(problem) => {
-                findings.add(&file, [problem]);
+                findings.add_in(&file, content, [problem.into_unusable()]);
                 continue;
             }
         };
         let (external_id, problems) = ExternalId::read(&text);
-        findings.add(&file, problems);
+        findings.add_in(&file, content, unusable(problems));
         let Some(external_id) = external_id else {
             continue;
         };
-        findings.add(&file, judge_external_id(name, &text, &external_id, &exists));
+        let is_there = exists(external_id.account);
+        let problems = judge_external_id(name, &text, &external_id, is_there);
+        findings.add_in(&file, content, unusable(problems));
+        if !is_there || external_id.key.note_name() != name {
+            continue;
+        }
         *by_account.entry(external_id.account).or_default() += 1;
         if external_id.key.as_username().is_some() {
             usernames.entry(external_id.account).or_default().push(name);
@@ -231,10 +237,8 @@ pub fn judge_external_ids<'a>(
         if number > MAX_EXTERNAL_IDS {
             let what = format!("account {account} has {number} external IDs");
             let fix = format!("keep at most {MAX_EXTERNAL_IDS}");
-            findings.add(
-                &AllUsersRef::ExternalIds.to_string(),
-                [Problem::error(None, what, fix)],
-            );
+            let problem = Problem::limit(number, what, fix).into_unusable();
+            findings.add(&AllUsersRef::ExternalIds.to_string(), [problem]);
         }
     }
     findings
@@ -244,7 +248,7 @@ fn judge_external_id(
     name: NoteName,
     text: &ConfigText,
     external_id: &ExternalId,
-    exists: impl Fn(AccountId) -> bool,
+    exists: bool,
 ) -> Vec<Problem> {
     let key = &external_id.key;
     let line_of = |name| {
@@ -260,7 +264,7 @@ fn judge_external_id(
         let fix = format!("rename it to {}", key.note_name());
         problems.push(Problem::error(None, what, fix));
     }
-    if !exists(external_id.account) {
+    if !exists {
         let what = format!("account {} does not exist", external_id.account);
         let fix = "write the number of an account, or remove the note";
         problems.push(Problem::error(line_of("accountId"), what, fix));
@@ -299,6 +303,7 @@ mod tests {
 
     use super::*;
     use crate::external_ids::ExternalIdKey;
+    use crate::findings::Severity;
     use crate::testing::fixed_seed;
 
     const RULES: KeyRules = KeyRules { min_rsa_bits: 2048 };
@@ -446,6 +451,39 @@ mod tests {
         );
     }
 
+    #[test]
+    fn only_a_lost_state_is_no_matter_of_single_parts() {
+        let severities = |files: &[(&str, &str)]| {
+            let ids = [external_id("mailto:john@example.com", 5, None)];
+            let findings = judge_user_branch(&branch(files), &ids, RULES);
+            let severities = findings.refusals().map(|finding| finding.problem.severity);
+            severities.collect::<Vec<_>>()
+        };
+        let long = "x".repeat(65_537);
+        let long = long.as_str();
+        for files in [
+            [("account.config", "[account]\nfullName = \"a\\nb\"\n")],
+            [(
+                "account.config",
+                "[account]\npreferredEmail = x@example.com\n",
+            )],
+            [("account.config", "[account]\npreferredEmail = x\n")],
+            [("authorized_keys", "hello")],
+            [("watch.config", "[")],
+            [("preferences.config", "[diff]\ncontext = all\n")],
+            [("README", long)],
+        ] {
+            assert_eq!(severities(&files), [Severity::Unusable], "{}", files[0].1);
+        }
+        for text in ["[", "[account]\nactive = maybe\n", long] {
+            assert_eq!(
+                severities(&[("account.config", text)]),
+                [Severity::Error],
+                "{text}"
+            );
+        }
+    }
+
     fn judge(texts: &[(&str, &str)]) -> Vec<String> {
         let notes: Vec<(NoteName, &[u8])> = texts
             .iter()
@@ -540,6 +578,49 @@ mod tests {
             ),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn a_note_without_effect_takes_nothing_from_others() {
+        let name = |key: &str| key.parse::<ExternalIdKey>().unwrap().note_name();
+        let note = |key: &str, account: u32| {
+            format!("[externalId \"{key}\"]\naccountId = {account}\nemail = j@x.de\n")
+        };
+        let (good, gone, moved) = (
+            note("username:j", 5),
+            note("x:1", 10),
+            note("username:k", 5),
+        );
+        let elsewhere = note("x:2", 6);
+        let several = format!("{}{}", note("x:3", 7), note("x:4", 7));
+        let notes = [
+            (name("username:j"), good.as_bytes()),
+            (name("x:1"), gone.as_bytes()),
+            (name("username:l"), moved.as_bytes()),
+            (name("x:9"), elsewhere.as_bytes()),
+            (name("x:3"), several.as_bytes()),
+        ];
+        let findings = judge_external_ids(notes, |account| account.get() < 10);
+        let unusable: Vec<&str> = findings
+            .of(Severity::Unusable)
+            .map(|finding| finding.problem.what.as_str())
+            .collect();
+        assert_eq!(
+            unusable,
+            [
+                "account 10 does not exist",
+                "the note has the key `username:k` of another name",
+                "the note has the key `x:2` of another name",
+                "there is a second `externalId` section",
+            ]
+        );
+        assert_eq!(findings.refusals().count(), 4, "{:?}", findings.lines());
+        let taken = [
+            (name("username:j"), good.as_bytes()),
+            (name("x:2"), elsewhere.as_bytes()),
+        ];
+        let findings = judge_external_ids(taken, |_| true);
+        assert_eq!(findings.of(Severity::Error).count(), 1);
     }
 
     #[test]

@@ -4,17 +4,21 @@ mod judge;
 
 use std::fmt;
 
+use sha1::{Digest as _, Sha1};
+
 pub use self::judge::{
     MAX_BRANCH_FILES, judge_access, judge_defaults, judge_external_ids, judge_notes,
     judge_user_branch,
 };
 use crate::text::shown;
 
-/// Consequence of a problem for a push.
+/// Consequence of a problem for a push, and for accounts that are imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The push is refused.
+    /// The push is refused, and so is an import.
     Error,
+    /// The part has no effect. A push that adds it is refused. An import leaves it as it is, and it may stay.
+    Unusable,
     /// The push is accepted, and the line is printed.
     Warning,
 }
@@ -30,6 +34,8 @@ pub struct Problem {
     pub what: String,
     /// The way out, in a few words.
     pub fix: String,
+    /// Number that is above a limit, if that is the problem.
+    pub number: Option<usize>,
 }
 
 impl Problem {
@@ -44,7 +50,25 @@ impl Problem {
             line: line.into(),
             what: what.into(),
             fix: fix.into(),
+            number: None,
         }
+    }
+
+    /// Creates an error about a number above a limit.
+    pub fn limit(number: usize, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            number: Some(number),
+            ..Self::error(None, what, fix)
+        }
+    }
+
+    /// Makes an error a problem of a part that has no effect.
+    pub(crate) fn into_unusable(self) -> Self {
+        let severity = match self.severity {
+            Severity::Error => Severity::Unusable,
+            severity @ (Severity::Unusable | Severity::Warning) => severity,
+        };
+        Self { severity, ..self }
     }
 
     /// Creates a warning, which only prints a line.
@@ -78,6 +102,28 @@ pub struct Finding {
     pub file: String,
     /// The mistake and the way out.
     pub problem: Problem,
+    /// Hash of the line, which can have a password.
+    line_hash: Option<[u8; 20]>,
+}
+
+impl Finding {
+    /// Returns file, line, mistake and way out, without the severity.
+    pub fn text(&self) -> String {
+        let Problem {
+            line, what, fix, ..
+        } = &self.problem;
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        format!("{}{line}: {what}; {fix}", self.file)
+    }
+
+    /// Returns true if the problem was there before: the same one of the same line, or a number that was as large.
+    fn was(&self, old: &Self) -> bool {
+        let is_same = match (self.problem.number, old.problem.number) {
+            (Some(number), Some(before)) => number <= before && self.problem.fix == old.problem.fix,
+            _ => self.problem.what == old.problem.what && self.line_hash == old.line_hash,
+        };
+        is_same && self.file == old.file
+    }
 }
 
 /// All problems of a push, in the order in which they were found.
@@ -93,8 +139,46 @@ impl AccountFindings {
         let found = problems.into_iter().map(|problem| Finding {
             file: shown(file),
             problem,
+            line_hash: None,
         });
         self.0.extend(found);
+    }
+
+    /// Adds problems of a file with this content.
+    pub fn add_in(
+        &mut self,
+        file: &str,
+        content: &[u8],
+        problems: impl IntoIterator<Item = Problem>,
+    ) {
+        let first = self.0.len();
+        self.add(file, problems);
+        let added = &mut self.0[first..];
+        if added.is_empty() {
+            return;
+        }
+        let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
+        for finding in added {
+            let index = finding.problem.line.and_then(|line| line.checked_sub(1));
+            let line = index.and_then(|index| lines.get(index));
+            finding.line_hash = line.map(|line| Sha1::digest(line.trim_ascii()).into());
+        }
+    }
+
+    /// Makes warnings of unusable parts that were there before. `old` are the findings of the state before. Each of them
+    /// excuses one part.
+    #[must_use]
+    pub fn except_old(mut self, old: &Self) -> Self {
+        let mut excuses: Vec<&Finding> = old.of(Severity::Unusable).collect();
+        for finding in &mut self.0 {
+            if finding.problem.severity == Severity::Unusable
+                && let Some(at) = excuses.iter().position(|old| finding.was(old))
+            {
+                excuses.remove(at);
+                finding.problem.severity = Severity::Warning;
+            }
+        }
+        self
     }
 
     /// Names the branch in front of each file, for a push that concerns several.
@@ -108,10 +192,16 @@ impl AccountFindings {
 
     /// Returns true if nothing refuses the push. There can still be warnings.
     pub fn is_accepted(&self) -> bool {
-        self.of(Severity::Error).next().is_none()
+        self.refusals().next().is_none()
     }
 
-    /// Returns the errors or the warnings.
+    /// Returns everything that refuses the push.
+    pub fn refusals(&self) -> impl Iterator<Item = &Finding> {
+        let findings = self.0.iter();
+        findings.filter(|finding| finding.problem.severity != Severity::Warning)
+    }
+
+    /// Returns the findings with this severity.
     pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
         let findings = self.0.iter();
         findings.filter(move |finding| finding.problem.severity == severity)
@@ -119,7 +209,7 @@ impl AccountFindings {
 
     /// Returns the lines that a push prints, errors first, each with file, line and way out.
     pub fn lines(&self) -> Vec<String> {
-        let all = self.of(Severity::Error).chain(self.of(Severity::Warning));
+        let all = self.refusals().chain(self.of(Severity::Warning));
         let mut lines: Vec<String> = all.take(Self::MAX_LINES).map(ToString::to_string).collect();
         let left_out = self.0.len() - lines.len();
         if left_out > 0 {
@@ -131,21 +221,11 @@ impl AccountFindings {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Problem {
-            severity,
-            line,
-            what,
-            fix,
-        } = &self.problem;
-        let severity = match severity {
-            Severity::Error => "error",
+        let severity = match self.problem.severity {
+            Severity::Error | Severity::Unusable => "error",
             Severity::Warning => "warning",
         };
-        write!(f, "{severity}: {}", self.file)?;
-        if let Some(line) = line {
-            write!(f, ":{line}")?;
-        }
-        write!(f, ": {what}; {fix}")
+        write!(f, "{severity}: {}", self.text())
     }
 }
 
@@ -171,5 +251,58 @@ mod tests {
         let lines = findings.lines();
         assert_eq!(lines.len(), 51);
         assert_eq!(lines[50], "… and 12 more; correct these first");
+    }
+    #[test]
+    fn what_was_unusable_before_may_stay() {
+        let unusable = |line: Option<usize>, what: &str| {
+            Problem::error(line, what, "correct it").into_unusable()
+        };
+        let many = |number: usize| {
+            let what = format!("there are {number}");
+            Problem::limit(number, what, "keep at most 5").into_unusable()
+        };
+        let of = |content: &str, problems: Vec<Problem>| {
+            let mut findings = AccountFindings::default();
+            findings.add_in("a", content.as_bytes(), problems);
+            findings
+        };
+        let old = of(
+            "x\n  bad  \n",
+            vec![unusable(Some(2), "wrong"), many(7), unusable(None, "whole")],
+        );
+        assert!(!old.is_accepted());
+        assert_eq!(old.lines()[0], "error: a:2: wrong; correct it");
+        let judged = |content: &str, problems| of(content, problems).except_old(&old);
+        // The line has moved, and the number is smaller.
+        let moved = judged(
+            "bad\n",
+            vec![unusable(Some(1), "wrong"), many(6), unusable(None, "whole")],
+        );
+        assert!(moved.is_accepted());
+        assert_eq!(
+            moved.lines(),
+            [
+                "warning: a:1: wrong; correct it",
+                "warning: a: there are 6; keep at most 5",
+                "warning: a: whole; correct it",
+            ]
+        );
+        for (content, problem) in [
+            ("worse\n", unusable(Some(1), "wrong")),
+            ("bad\n", unusable(Some(1), "wrong in another way")),
+            ("bad\n", Problem::error(1, "wrong", "correct it")),
+            ("", many(8)),
+        ] {
+            assert!(
+                !judged(content, vec![problem.clone()]).is_accepted(),
+                "{problem:?}"
+            );
+        }
+        // Each one excuses one.
+        let twice = vec![unusable(Some(1), "wrong"), unusable(Some(2), "wrong")];
+        assert_eq!(judged("bad\nbad\n", twice).refusals().count(), 1);
+        let mut elsewhere = AccountFindings::default();
+        elsewhere.add("b", [unusable(None, "whole")]);
+        assert!(!elsewhere.except_old(&old).is_accepted());
     }
 }

@@ -215,11 +215,8 @@ fn too_many(number: usize) -> Result<(), Problem> {
         return Ok(());
     }
     let fix = format!("keep at most {}", AuthorizedKeys::MAX_KEYS);
-    Err(Problem::error(
-        None,
-        format!("there are {number} keys"),
-        fix,
-    ))
+    let what = format!("there are {number} keys");
+    Err(Problem::limit(number, what, fix))
 }
 
 impl fmt::Display for AuthorizedKeys {

@@ -278,11 +278,8 @@ fn too_many(number: usize) -> Result<(), Problem> {
         return Ok(());
     }
     let fix = format!("keep at most {}", Watches::MAX_WATCHES);
-    Err(Problem::error(
-        None,
-        format!("there are {number} watches"),
-        fix,
-    ))
+    let what = format!("there are {number} watches");
+    Err(Problem::limit(number, what, fix))
 }
 
 #[cfg(test)]

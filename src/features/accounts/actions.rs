@@ -277,13 +277,11 @@ impl AllUsers {
             return Ok(Preferences::default());
         };
         let files = self.files(tip).await?;
+        // An imported file may be one that cannot be read. It has no effect.
         let text = files
             .get(Preferences::FILE)
-            .map(|file| ConfigText::parse(file));
-        Ok(match text.transpose()? {
-            Some(text) => Preferences::read(&text).0,
-            None => Preferences::default(),
-        })
+            .and_then(|file| ConfigText::parse(file).ok());
+        Ok(text.map_or_else(Preferences::default, |text| Preferences::read(&text).0))
     }
 
     /// Changes watches of projects.

@@ -66,13 +66,13 @@ impl AccountRow {
         commit: ObjectId,
         registered_at: DateTime<Utc>,
         config: Option<&Vec<u8>>,
-        mut external_ids: impl Iterator<Item = &'a ExternalId>,
+        mut external_ids: impl Iterator<Item = &'a ExternalId> + Clone,
     ) -> Result<Self, Problem> {
         let config = match config {
             None => AccountConfig::default(),
             Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
         };
-        let preferred_email = config.preferred_email;
+        let preferred_email = config.own_email(external_ids.clone()).cloned();
         let username = external_ids.find_map(|id| id.key.as_username());
         Ok(Self {
             number,

@@ -8,10 +8,11 @@ use lockkeeper_accounts::config_text::{ConfigEntry, ConfigText};
 use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::preferences::{Preferences, TABLE};
 use lockkeeper_accounts::refs::{AccountId, ChangeNumber};
-use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
+use lockkeeper_accounts::ssh_keys::{AccountSshKey, AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::{Watch, Watches};
 use serde::Serialize;
 
+use super::check::KEYS;
 use super::copy::{AccountsCopy, UserBranch};
 use super::store::AccountRow;
 use crate::kit::web::text::shown;
@@ -75,7 +76,7 @@ struct WatchJson {
 struct SshKeyJson {
     seq: usize,
     key: String,
-    /// False if the file marks the key as invalid.
+    /// False if the file marks the key as invalid, or if it is none that the server accepts.
     valid: bool,
 }
 
@@ -141,13 +142,13 @@ impl AccountJson {
         let watches = config(files, Watches::FILE)
             .map_or_else(Watches::default, |text| Watches::read(&text).0);
         let username = external_ids.iter().find_map(|id| id.key.as_username());
+        let email = properties.own_email(external_ids);
+        let email = email.map(|email| email.as_str().to_owned());
         Self {
             account_id: account.get(),
             registered_on: time(began_at),
             name: properties.full_name,
-            email: properties
-                .preferred_email
-                .map(|email| email.as_str().to_owned()),
+            email,
             status: properties.status,
             inactive: !properties.active,
             username: username.map(str::to_owned),
@@ -309,7 +310,7 @@ fn ssh_keys(files: &BTreeMap<String, Vec<u8>>) -> Vec<SshKeyJson> {
         .unwrap_or_default();
     let keys = keys.slots().filter_map(|(seq, slot)| {
         let (key, valid) = match slot {
-            KeySlot::Key(key) => (key, true),
+            KeySlot::Key(key) => (key, AccountSshKey::parse(key, KEYS).is_ok()),
             KeySlot::Invalid(key) => (key, false),
             KeySlot::Deleted => return None,
         };

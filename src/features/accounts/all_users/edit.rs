@@ -16,7 +16,7 @@ use lockkeeper_accounts::findings::{AccountFindings, MAX_BRANCH_FILES, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
-use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
+use lockkeeper_accounts::ssh_keys::{AccountSshKey, AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
@@ -365,10 +365,22 @@ impl<'a> AccountsEdit<'a> {
         if self.read_ref(AllUsersRef::ExternalIds).await? != seen {
             return Err(AccountsError::Moved);
         }
-        for before in notes.iter().filter_map(|note| note.before) {
-            let (id, _) = read_note(&*self.objects.get(before).await?)?;
-            let ids = &mut self.account(id.account).await?.external_ids;
-            ids.remove(id.key.as_str());
+        for note in notes {
+            let Some(before) = note.before else {
+                continue;
+            };
+            // An imported note may be no external ID of an account. It had no effect.
+            let Ok((id, _)) = read_note(&*self.objects.get(before).await?) else {
+                continue;
+            };
+            if id.key.note_name() != note.name {
+                continue;
+            }
+            match self.account(id.account).await {
+                Ok(account) => drop(account.external_ids.remove(id.key.as_str())),
+                Err(AccountsError::NoAccount(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         for content in notes.iter().filter_map(|note| note.after.as_deref()) {
             let text = ConfigText::parse(content)?;
@@ -485,8 +497,9 @@ impl<'a> AccountsEdit<'a> {
         let ids = std::mem::take(&mut source.external_ids);
         let old_keys = source.files.get(AuthorizedKeys::FILE).cloned();
         let old_watches = source.files.remove(Watches::FILE);
-        let keys = AuthorizedKeys::parse(&old_keys.unwrap_or_default())?;
-        let watches = ConfigText::parse(&old_watches.unwrap_or_default())?;
+        // What has no effect here is not taken along. It stays in the history.
+        let keys = AuthorizedKeys::parse(&old_keys.unwrap_or_default()).unwrap_or_default();
+        let watches = ConfigText::parse(&old_watches.unwrap_or_default()).unwrap_or_default();
 
         let target = self.account(into).await?;
         let has_username = target.username().is_some();
@@ -502,7 +515,9 @@ impl<'a> AccountsEdit<'a> {
         }
         target.edit_keys(|new| {
             for (_, slot) in keys.slots() {
-                if let KeySlot::Key(line) = slot {
+                if let KeySlot::Key(line) = slot
+                    && AccountSshKey::parse(line, KEYS).is_ok()
+                {
                     new.add(line, KEYS)?;
                 }
             }

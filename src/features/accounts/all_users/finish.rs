@@ -8,12 +8,11 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
-use lockkeeper_accounts::findings::{
-    AccountFindings, MAX_BRANCH_FILES, Problem, judge_external_ids, judge_user_branch,
-};
+use lockkeeper_accounts::findings::{AccountFindings, judge_external_ids, judge_user_branch};
 use lockkeeper_accounts::notes::{NoteTrees, NotesError, WrittenNotes, write_notes};
 use lockkeeper_accounts::objects::{CommitText, GitObject, with_files};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::ssh_keys::AuthorizedKeys;
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
@@ -150,26 +149,30 @@ impl AccountsEdit<'_> {
         Ok(changed)
     }
 
+    /// Judges the accounts as they will be. What has no effect already, because it was imported, may stay.
     fn judge(&self) -> Result<(), AccountsError> {
         for (number, account) in &self.accounts {
             if account.is_deleted || account.is_locked_out {
                 continue;
             }
-            let other_files = account.other_files.as_ref().ok_or_else(|| {
-                let what = format!("the branch has more than {MAX_BRANCH_FILES} directories");
-                Problem::error(None, what, "remove some of them with a push")
-            })?;
             let ids: Vec<ExternalId> = account.external_ids().cloned().collect();
             let files = match &account.pushed {
                 Some(pushed) => pushed.files.clone(),
-                None => account
-                    .files
-                    .iter()
-                    .map(|(name, content)| ((*name).to_owned(), content.clone()))
-                    .chain(other_files.clone())
-                    .collect(),
+                None => account.with_other_files(&account.files),
             };
-            let findings = judge_user_branch(&files, &ids, KEYS);
+            let mut findings = judge_user_branch(&files, &ids, KEYS);
+            if !findings.is_accepted() {
+                let old_ids = account.old_external_ids.values();
+                let old_ids: Vec<ExternalId> = old_ids.map(|(id, _)| id.clone()).collect();
+                let mut old_files = account.with_other_files(&account.old_files);
+                // A restored account keeps the keys that it had.
+                if account.is_restored
+                    && let Some(keys) = account.files.get(AuthorizedKeys::FILE)
+                {
+                    old_files.insert(AuthorizedKeys::FILE.to_owned(), keys.clone());
+                }
+                findings = findings.except_old(&judge_user_branch(&old_files, &old_ids, KEYS));
+            }
             if !findings.is_accepted() {
                 let branch = AllUsersRef::User(*number).to_string();
                 let is_one_of_many = self.pushed.contains_key(&AllUsersRef::ExternalIds);
@@ -180,14 +183,25 @@ impl AccountsEdit<'_> {
                 }));
             }
         }
-        // Nothing may prevent that an account is locked out.
-        let judged = self.accounts.values();
-        let judged = judged.filter(|account| !account.is_locked_out);
-        let notes = judged.flat_map(|account| {
-            let ids = account.external_ids.values();
-            ids.map(|(id, text)| (id.key.note_name(), text.as_str().as_bytes()))
-        });
-        let findings = judge_external_ids(notes, |account| self.accounts.contains_key(&account));
+        let judge = |is_old: bool| {
+            // Nothing may prevent that an account is locked out.
+            let judged = self.accounts.values();
+            let judged = judged.filter(|account| is_old || !account.is_locked_out);
+            let notes = judged.flat_map(|account| {
+                let ids = if is_old {
+                    &account.old_external_ids
+                } else {
+                    &account.external_ids
+                };
+                let ids = ids.values();
+                ids.map(|(id, text)| (id.key.note_name(), text.as_str().as_bytes()))
+            });
+            judge_external_ids(notes, |account| self.accounts.contains_key(&account))
+        };
+        let mut findings = judge(false);
+        if !findings.is_accepted() {
+            findings = findings.except_old(&judge(true));
+        }
         if findings.is_accepted() {
             Ok(())
         } else {
@@ -321,6 +335,19 @@ impl EditedAccess {
 }
 
 impl EditedAccount {
+    /// Adds the files without a meaning, which no update but a push changes. In a branch with too many directories they do not
+    /// count.
+    fn with_other_files(
+        &self,
+        files: &BTreeMap<&'static str, Vec<u8>>,
+    ) -> BTreeMap<String, Vec<u8>> {
+        let files = files.iter();
+        files
+            .map(|(name, content)| ((*name).to_owned(), content.clone()))
+            .chain(self.other_files.clone().unwrap_or_default())
+            .collect()
+    }
+
     fn is_changed(&self) -> bool {
         self.tip.is_none()
             || self.is_restored

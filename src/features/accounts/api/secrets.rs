@@ -198,7 +198,8 @@ async fn ssh_keys(api: &AccountRequest, row: &AccountRow) -> Result<Vec<AccountK
     let file = files
         .get(AuthorizedKeys::FILE)
         .map_or(&[][..], Vec::as_slice);
-    let keys = AuthorizedKeys::parse(file)?;
+    // An imported file may be one that cannot be read. It has no keys.
+    let keys = AuthorizedKeys::parse(file).unwrap_or_default();
     Ok(keys.slots().filter_map(AccountKeyJson::new).collect())
 }
 

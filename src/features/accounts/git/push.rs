@@ -437,12 +437,15 @@ impl PushJudge<'_> {
         self.committers(&commits)?;
         // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
         let findings = match target {
-            BranchTarget::Defaults => judge_defaults(&commits.files),
+            BranchTarget::Defaults => self.files(old, &commits.files, judge_defaults).await?,
             BranchTarget::ExternalIds => self.external_ids(&commits.notes),
             BranchTarget::Access => self.access(&commits.files).await?,
             // Of others, the update knows the external IDs.
             BranchTarget::User(account) => match self.caller.external_ids_of(account) {
-                Some(external_ids) => judge_user_branch(&commits.files, external_ids, KEYS),
+                Some(external_ids) => {
+                    let judge = |files: &_| judge_user_branch(files, external_ids, KEYS);
+                    self.files(old, &commits.files, judge).await?
+                }
                 None => AccountFindings::default(),
             },
         };
@@ -521,19 +524,31 @@ impl PushJudge<'_> {
         }
     }
 
+    /// Judges the files of a branch. What had no effect in its old commit, because it was imported, may stay.
+    async fn files(
+        &self,
+        old: Option<ObjectId>,
+        files: &BTreeMap<String, Vec<u8>>,
+        judge: impl Fn(&BTreeMap<String, Vec<u8>>) -> AccountFindings,
+    ) -> Result<AccountFindings, RefusedPush> {
+        let findings = judge(files);
+        match old {
+            Some(old) if !findings.is_accepted() => {
+                let old = self.users.files(old).await;
+                let old = old.map_err(|error| unread(&error))?;
+                Ok(findings.except_old(&judge(&old)))
+            }
+            Some(_) | None => Ok(findings),
+        }
+    }
+
     /// Judges the access control.
     async fn access(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<AccountFindings, RefusedPush> {
-        match judge_new_access(self.users.store(), files).await {
-            Ok(findings) => Ok(findings),
-            Err(error) => {
-                error!(%error, "Could not judge a push to the access control");
-                let line = "error: the accounts cannot be read now; try again";
-                Err(RefusedPush::new("failed", [line.to_owned()]))
-            }
-        }
+        let findings = judge_new_access(self.users.store(), files).await;
+        findings.map_err(|error| unread(&error))
     }
 
     /// Judges the external IDs that differ by themselves. The update judges them together with the others of their
@@ -614,6 +629,12 @@ impl PushJudge<'_> {
             )),
         }
     }
+}
+
+fn unread(error: &AccountsError) -> RefusedPush {
+    error!(%error, "Could not read the accounts that a push is compared with");
+    let line = "error: the accounts cannot be read now; try again";
+    RefusedPush::new("failed", [line.to_owned()])
 }
 
 /// Returns the account of a branch.

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
-use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::findings::{
-    AccountFindings, Problem, Severity, judge_access, judge_external_ids, judge_notes,
-    judge_user_branch,
+    AccountFindings, Problem, Severity, judge_access, judge_defaults, judge_external_ids,
+    judge_notes, judge_user_branch,
 };
-use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::ssh_keys::KeyRules;
 use lockkeeper_accounts::watches::Watches;
@@ -27,51 +25,55 @@ pub(super) const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
 const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, because it is a defect";
 
 /// Problems of a copy.
-#[derive(Default)]
 pub(super) struct CheckedCopy {
     /// One line for each problem, by ref: `<ref>: error: <file>:<line>: <problem>; <way out>`.
     pub(super) lines: Vec<(Severity, String)>,
+    /// Word for a part that has no effect.
+    unusable: &'static str,
 }
 
 impl CheckedCopy {
-    /// Checks everything that can be seen without knowing who pushed it.
+    fn without_lines(unusable: &'static str) -> Self {
+        Self {
+            lines: Vec::new(),
+            unusable,
+        }
+    }
+
+    /// Checks everything that can be seen without knowing who pushed it. A part without effect is a warning, because an import
+    /// leaves it where it is.
     pub(super) fn of(copy: &AccountsCopy) -> Self {
-        Self::of_refs(copy, |_| true)
+        Self::of_refs(copy, false)
     }
 
-    /// Checks what an import uses: not refs that `All-Users` does not have, and not an access control that this version
-    /// cannot read.
+    /// Checks what an import cannot leave out: branches of accounts, external IDs and the sequence. The lines of parts without
+    /// effect say that they were left out.
     pub(super) fn of_used(copy: &AccountsCopy) -> Self {
-        let mut checked = Self::of_refs(copy, |name| name.parse::<AllUsersRef>().is_ok());
-        let config = format!("{}: ", AllUsersRef::Config);
-        checked.lines.retain(|(_, line)| !line.starts_with(&config));
-        checked
+        Self::of_refs(copy, true)
     }
 
-    fn of_refs(copy: &AccountsCopy, counts: impl Fn(&str) -> bool) -> Self {
-        let mut checked = Self::default();
-        for (name, problem) in copy.bad_refs.iter().filter(|(name, _)| counts(name)) {
-            checked.add_problem(name, problem);
+    fn of_refs(copy: &AccountsCopy, is_import: bool) -> Self {
+        let mut checked = Self::without_lines(if is_import { "left out" } else { "warning" });
+        for (name, problem) in &copy.bad_refs {
+            if !is_import || name.parse::<AllUsersRef>().is_ok_and(is_needed) {
+                checked.add_problem(name, problem);
+            }
         }
         checked.defaults(copy);
-        checked.access(copy);
+        if !is_import {
+            checked.access(copy);
+        }
         checked.external_ids(copy);
         checked.sequence(copy);
-        checked.stars(copy);
+        if !is_import {
+            checked.stars(copy);
+        }
         checked.users(copy);
         checked
     }
 
     fn defaults(&mut self, copy: &AccountsCopy) {
-        let Some(file) = copy.defaults.get(Preferences::FILE) else {
-            return;
-        };
-        let problems = match ConfigText::parse(file) {
-            Ok(text) => Preferences::read(&text).1,
-            Err(problem) => vec![problem],
-        };
-        let mut findings = AccountFindings::default();
-        findings.add(Preferences::FILE, problems);
+        let findings = judge_defaults(&copy.defaults);
         self.add(&AllUsersRef::UserDefault.to_string(), &findings);
     }
 
@@ -97,14 +99,20 @@ impl CheckedCopy {
         let Some(content) = &copy.sequence else {
             return;
         };
-        let highest = copy.users.keys().next_back();
-        let problem = match (AccountSequence::parse(content), highest) {
+        let problem = match (AccountSequence::parse(content), copy.highest_number()) {
             (Err(problem), _) => Some(problem),
-            (Ok(AccountSequence(next)), Some(highest)) if next <= *highest => Some(Problem::error(
-                None,
-                format!("the next number is {next}, but account {highest} exists"),
-                "write a number above all accounts",
-            )),
+            (Ok(AccountSequence(next)), Some(highest)) if next <= highest => {
+                let (what, fix) = if copy.users.contains_key(&highest) {
+                    ("exists", "write a number above all accounts")
+                } else {
+                    (
+                        "has an external ID, which a new account would get",
+                        "write a number above it, or remove its external IDs",
+                    )
+                };
+                let what = format!("the next number is {next}, but account {highest} {what}");
+                Some(Problem::error(None, what, fix))
+            }
             (Ok(_), _) => None,
         };
         if let Some(problem) = problem {
@@ -115,25 +123,26 @@ impl CheckedCopy {
     fn stars(&mut self, copy: &AccountsCopy) {
         for ((account, change), labels) in &copy.stars {
             let name = AllUsersRef::StarredChange(*change, *account).to_string();
-            if let Err(problem) = StarLabels::parse(labels) {
+            for problem in star_problems(copy, *account, labels) {
                 self.add_problem(&name, &problem);
-            }
-            if !copy.users.contains_key(account) {
-                let what = format!("account {account} does not exist");
-                self.add_problem(&name, &Problem::error(None, what, "remove the ref"));
             }
         }
     }
 
+    /// Returns the lines with this severity.
+    pub(super) fn of_severity(&self, severity: Severity) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter();
+        lines.filter_map(move |(is, line)| (*is == severity).then_some(line.as_str()))
+    }
+
     /// Returns the lines of errors. The others are warnings.
     pub(super) fn errors(&self) -> impl Iterator<Item = &str> {
-        let lines = self.lines.iter();
-        lines.filter_map(|(severity, line)| (*severity == Severity::Error).then_some(line.as_str()))
+        self.of_severity(Severity::Error)
     }
 
     /// Checks nothing but the rows of the database.
     pub(super) fn of_tables(copy: &AccountsCopy, tables: &AccountIndex) -> Self {
-        let mut checked = Self::default();
+        let mut checked = Self::without_lines("warning");
         checked.index(copy, tables);
         checked
     }
@@ -226,25 +235,60 @@ impl CheckedCopy {
             let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
             self.add(&name, &judge_user_branch(&branch.files, ids, KEYS));
             if let Some(merge) = branch.history.merge {
+                // Nothing depends on it, and a history is never rewritten.
                 let what = format!("the commit {merge} is a merge");
-                let fix = "rebase the branch, so that each commit has one parent";
-                self.add_problem(&name, &Problem::error(None, what, fix));
+                let fix = "the history is that of its first parent";
+                self.add_problem(&name, &Problem::warning(None, what, fix));
             }
         }
     }
 
     fn add(&mut self, name: &str, findings: &AccountFindings) {
-        for severity in [Severity::Error, Severity::Warning] {
-            let lines = findings.of(severity);
-            self.lines
-                .extend(lines.map(|line| (severity, format!("{name}: {line}"))));
+        for severity in [Severity::Error, Severity::Unusable, Severity::Warning] {
+            for finding in findings.of(severity) {
+                self.add_line(name, severity, &finding.text());
+            }
         }
     }
 
     fn add_problem(&mut self, name: &str, problem: &Problem) {
-        self.lines
-            .push((problem.severity, format!("{name}: error: {problem}")));
+        self.add_line(name, problem.severity, &problem.to_string());
     }
+
+    fn add_line(&mut self, name: &str, severity: Severity, text: &str) {
+        let word = match severity {
+            Severity::Error => "error",
+            Severity::Unusable => self.unusable,
+            Severity::Warning => "warning",
+        };
+        let line = format!("{name}: {word}: {text}");
+        self.lines.push((severity, line));
+    }
+}
+
+/// Returns true if nothing can be imported without this ref, if it is there.
+fn is_needed(name: AllUsersRef) -> bool {
+    match name {
+        AllUsersRef::User(_)
+        | AllUsersRef::UserDefault
+        | AllUsersRef::ExternalIds
+        | AllUsersRef::AccountSequence => true,
+        AllUsersRef::UserSelf | AllUsersRef::Config | AllUsersRef::StarredChange(..) => false,
+    }
+}
+
+/// Lists the problems of the labels that an account gave a change.
+pub(super) fn star_problems(
+    copy: &AccountsCopy,
+    account: AccountId,
+    labels: &[u8],
+) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = StarLabels::parse(labels).err().into_iter().collect();
+    if !copy.users.contains_key(&account) {
+        let what = format!("account {account} does not exist");
+        problems.push(Problem::error(None, what, "remove the ref"));
+    }
+    problems
 }
 
 /// Returns true if the watched projects in the database are those of the branch.

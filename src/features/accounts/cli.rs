@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::findings::Severity;
 use lockkeeper_accounts::objects::CommitPerson;
 
 use super::actions::{NewAccount, PropertyChanges, read_email};
@@ -847,8 +848,14 @@ async fn import(
     }
     match users.import(&cli_actor(), &repository, &copy).await {
         Ok(imported) => {
+            for line in checked.of_severity(Severity::Unusable) {
+                terminal.line(line)?;
+            }
             for (name, why) in imported.left_out {
                 terminal.line(format!("{}: left out: {}", safe(&name), safe(&why)))?;
+            }
+            for line in checked.of_severity(Severity::Warning) {
+                terminal.line(line)?;
             }
             terminal.note(format!(
                 "Imported {}.",

@@ -125,17 +125,32 @@ impl AccountsCopy {
         self.bad_refs.push((shown(name), problem));
     }
 
-    /// Returns the readable external IDs, each with the blob of its note.
+    /// Returns the external IDs of accounts, each with the blob of its note. A note that cannot be read, that has the name of
+    /// another one, or whose account does not exist has no effect.
     pub(super) fn read_notes(&self) -> impl Iterator<Item = (ObjectId, ExternalId)> {
-        let contents = self.notes.iter().flat_map(BTreeMap::values);
-        contents.filter_map(|content| {
+        let ids = self.named_ids();
+        let ids = ids.filter(|(_, id)| self.users.contains_key(&id.account));
+        ids.map(|(content, id)| (GitObject::new(Kind::Blob, content.clone()).id, id))
+    }
+
+    /// Returns the highest number that a branch or an external ID has. A new account with that number would get the external
+    /// ID.
+    pub(super) fn highest_number(&self) -> Option<AccountId> {
+        let named = self.named_ids().map(|(_, id)| id.account);
+        let branch = self.users.keys().next_back().copied();
+        named.chain(branch).max()
+    }
+
+    /// Returns the external IDs in notes with the right names, also of accounts that do not exist.
+    fn named_ids(&self) -> impl Iterator<Item = (&Vec<u8>, ExternalId)> {
+        let notes = self.notes.iter().flatten();
+        notes.filter_map(|(name, content)| {
             let id = ExternalId::read(&ConfigText::parse(content).ok()?).0?;
-            let note = GitObject::new(Kind::Blob, content.clone()).id;
-            Some((note, id))
+            (id.key.note_name() == *name).then_some((content, id))
         })
     }
 
-    /// Returns the readable external IDs of each account, by key.
+    /// Returns the external IDs of each account, by key.
     pub(super) fn external_ids(&self) -> BTreeMap<AccountId, Vec<ExternalId>> {
         let mut by_account: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
         for (_, id) in self.read_notes() {

@@ -1,4 +1,9 @@
 //! Fills an empty server with the accounts of a copy of `All-Users`.
+//!
+//! Branches of accounts and external IDs are taken whole, with the same commits, so parts that have no effect here come
+//! along: a watch with a filter of another system, a key that is too short, an external ID of a deleted account. Every reader
+//! passes over them, and the check that comes before the import names each. Other refs without effect stay away. Refused is
+//! what could be read in two ways: whom an address or a password belongs to, who is locked out, which number is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +11,13 @@ use gix_hash::ObjectId;
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
-use lockkeeper_accounts::findings::{Problem, Severity, judge_access};
+use lockkeeper_accounts::findings::{Problem, judge_access};
 use lockkeeper_accounts::objects::GitObject;
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber, InvalidAllUsersRef};
 use lockkeeper_accounts::watches::Watches;
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::check::star_problems;
 use super::copy::{AccountsCopy, UserBranch};
 use super::reindex::rows;
 use super::stars::{IndexedStars, changed_stars};
@@ -23,7 +29,7 @@ use crate::model::Cause;
 /// Result of an import.
 pub(super) struct ImportedAccounts {
     pub accounts: usize,
-    /// Refs that this version has no use for, each with the reason.
+    /// Refs that are not on the server, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -58,18 +64,29 @@ impl AllUsers {
         }
         let (mut refs, mut left_out) = (Vec::new(), Vec::new());
         for (name, id) in repository.refs() {
-            match name.parse::<AllUsersRef>() {
-                Ok(AllUsersRef::Config) => match unusable_access(copy) {
-                    None => refs.push((name.to_owned(), id)),
-                    Some(why) => left_out.push((name.to_owned(), why)),
-                },
-                // The branch that it stands for is imported.
-                Ok(AllUsersRef::UserSelf) => {}
-                Ok(_) => refs.push((name.to_owned(), id)),
-                Err(_) => {
-                    let why = "this version does not use it";
-                    left_out.push((name.to_owned(), why.to_owned()));
+            let known = name.parse::<AllUsersRef>();
+            let unusable = match &known {
+                Ok(AllUsersRef::Config) => unusable_access(copy).or_else(|| bad_ref(copy, name)),
+                Ok(AllUsersRef::StarredChange(change, account)) => {
+                    unusable_star(copy, name, *account, *change)
                 }
+                Ok(AllUsersRef::UserSelf) => bad_ref(copy, name),
+                Ok(
+                    AllUsersRef::User(_)
+                    | AllUsersRef::UserDefault
+                    | AllUsersRef::ExternalIds
+                    | AllUsersRef::AccountSequence,
+                ) => None,
+                Err(InvalidAllUsersRef::Unknown(_)) => {
+                    Some("this version does not use it".to_owned())
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            match unusable {
+                Some(why) => left_out.push((name.to_owned(), why)),
+                // The branch that it stands for is imported.
+                None if known == Ok(AllUsersRef::UserSelf) => {}
+                None => refs.push((name.to_owned(), id)),
             }
         }
         let objects = repository.reachable(refs.iter().map(|(_, id)| *id))?;
@@ -96,12 +113,14 @@ impl AllUsers {
             });
             objects.push(sequence);
         }
+        let mut stars = copy.read_stars();
+        stars.retain(|(account, _), _| copy.users.contains_key(account));
         let change = AccountsChange {
             objects,
             refs,
             accounts,
             deleted: Vec::new(),
-            stars: changed_stars(&IndexedStars::new(), &copy.read_stars()),
+            stars: changed_stars(&IndexedStars::new(), &stars),
             starless: BTreeSet::new(),
             starring: BTreeSet::new(),
             cause: Cause {
@@ -129,15 +148,38 @@ impl AllUsers {
 fn unusable_access(copy: &AccountsCopy) -> Option<String> {
     let files = copy.access.as_ref()?;
     let findings = judge_access(files, |account| copy.users.contains_key(&account));
-    let first = findings.of(Severity::Error).next()?;
+    let first = findings.refusals().next()?;
     Some(format!(
         "{first}. The rules of a new installation are in effect"
     ))
 }
 
+/// Returns why a star cannot be used.
+fn unusable_star(
+    copy: &AccountsCopy,
+    name: &str,
+    account: AccountId,
+    change: ChangeNumber,
+) -> Option<String> {
+    match copy.stars.get(&(account, change)) {
+        None => bad_ref(copy, name),
+        Some(labels) => {
+            let problems = star_problems(copy, account, labels);
+            problems.first().map(ToString::to_string)
+        }
+    }
+}
+
+/// Returns why a ref cannot be read.
+fn bad_ref(copy: &AccountsCopy, name: &str) -> Option<String> {
+    let mut bad = copy.bad_refs.iter();
+    let (_, problem) = bad.find(|(bad, _)| bad == name)?;
+    Some(problem.to_string())
+}
+
 /// Returns the sequence for a copy without one: the next number is above that of every account.
 fn sequence_after(copy: &AccountsCopy) -> Result<GitObject, AccountsError> {
-    let next = match copy.users.keys().next_back() {
+    let next = match copy.highest_number() {
         None => AccountId::FIRST,
         Some(highest) => highest.next().ok_or_else(|| {
             let fix = "no number is left for new accounts";

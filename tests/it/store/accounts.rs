@@ -35,7 +35,7 @@ store_test!(
     no_number_of_a_batch_is_given_twice,
     numbers_from_before_a_restored_backup_are_not_given,
     a_copy_of_a_thousand_accounts_is_imported_once,
-    a_copy_with_an_error_is_not_imported,
+    an_account_that_is_gone_takes_nothing_along,
     a_copy_without_accounts_is_not_imported,
     a_query_finds_the_same_on_both_databases,
     tables_that_differ_from_the_branches_are_named_and_made_again,
@@ -267,11 +267,11 @@ async fn a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_num
     assert_sound(db);
 }
 
-async fn a_copy_with_an_error_is_not_imported(db: &TestDb) {
+async fn an_account_that_is_gone_takes_nothing_along(db: &TestDb) {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy.git");
     independent(&["write", copy.to_str().unwrap(), "3", "7"]);
-    // The account stays in external IDs, so they name one that does not exist.
+    // External IDs and stars still name the account.
     let packed = copy.join("packed-refs");
     let refs = std::fs::read_to_string(&packed).unwrap();
     let is_account = |line: &str| line.contains(" refs/users/") && !line.ends_with("default");
@@ -281,13 +281,25 @@ async fn a_copy_with_an_error_is_not_imported(db: &TestDb) {
     std::fs::write(&packed, others.collect::<String>()).unwrap();
 
     let imported = import(db, &copy);
-    assert_eq!(imported.code, 1, "{}", imported.out);
-    assert!(
-        imported.err.contains("Nothing was imported."),
+    assert_eq!(
+        (imported.code, imported.err.as_str()),
+        (0, "Imported 2 accounts.\n"),
         "{}",
-        imported.err
+        imported.out
     );
-    assert_eq!(db.store().account_refs().await.unwrap().0, []);
+    let gone = refs.lines().nth(first).unwrap().rsplit('/').next().unwrap();
+    let what = format!(": account {gone} does not exist; ");
+    let named = imported.out.lines().filter(|line| line.contains(&what));
+    assert!(named.clone().count() > 0, "{}", imported.out);
+    for line in named {
+        assert!(line.contains(": left out: "), "{line}");
+    }
+    let index = db.store().account_index().await.unwrap();
+    let owners = index.external_ids.values().map(|(account, _)| account);
+    let owners = owners.chain(index.emails.values());
+    let mut owners = owners.chain(index.stars.keys().map(|(account, _)| account));
+    assert!(owners.all(|account| account.to_string() != gone));
+    assert_sound(db);
 }
 
 /// A plain clone has no refs of accounts.

@@ -4,6 +4,7 @@
 mod abuse;
 mod access;
 mod external_ids;
+mod imported;
 
 use insta::assert_snapshot;
 

@@ -12,6 +12,7 @@ mod credentials;
 mod deliveries;
 mod fence;
 mod flags;
+mod gerrit;
 mod giving;
 mod heads;
 mod history;

@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod bot;
 pub mod db;
+pub mod gerrit;
 pub mod git_http;
 pub mod installed;
 pub mod log;

@@ -52,6 +52,22 @@ impl CheckedCopy {
         Self::of_refs(copy, true)
     }
 
+    /// Checks the accounts of the server. A copy that is only read needs no sequence.
+    pub(super) fn of_server(copy: &AccountsCopy) -> Self {
+        let mut checked = Self::of(copy);
+        let name = AllUsersRef::AccountSequence.to_string();
+        let is_bad = copy.bad_refs.iter().any(|(bad, _)| *bad == name);
+        if let Some(highest) = copy.highest_account()
+            && copy.sequence.is_none()
+            && !is_bad
+        {
+            let what = format!("there is no next number, but account {highest} exists");
+            let fix = "push a number above those of all accounts that there were";
+            checked.add_problem(&name, &Problem::error(None, what, fix));
+        }
+        checked
+    }
+
     fn of_refs(copy: &AccountsCopy, is_import: bool) -> Self {
         let mut checked = Self::without_lines(if is_import { "left out" } else { "warning" });
         for (name, problem) in &copy.bad_refs {
@@ -79,7 +95,7 @@ impl CheckedCopy {
 
     fn access(&mut self, copy: &AccountsCopy) {
         if let Some(files) = &copy.access {
-            let findings = judge_access(files, |account| copy.users.contains_key(&account));
+            let findings = judge_access(files, |account| copy.has_account(account));
             self.add(&AllUsersRef::Config.to_string(), &findings);
         }
     }
@@ -88,7 +104,7 @@ impl CheckedCopy {
         let findings = match &copy.notes {
             Ok(notes) => {
                 let notes = notes.iter().map(|(name, text)| (*name, text.as_slice()));
-                judge_external_ids(notes, |account| copy.users.contains_key(&account))
+                judge_external_ids(notes, |account| copy.has_account(account))
             }
             Err(faults) => judge_notes(faults),
         };
@@ -102,7 +118,7 @@ impl CheckedCopy {
         let problem = match (AccountSequence::parse(content), copy.highest_number()) {
             (Err(problem), _) => Some(problem),
             (Ok(AccountSequence(next)), Some(highest)) if next <= highest => {
-                let (what, fix) = if copy.users.contains_key(&highest) {
+                let (what, fix) = if copy.has_account(highest) {
                     ("exists", "write a number above all accounts")
                 } else {
                     (
@@ -284,7 +300,7 @@ pub(super) fn star_problems(
     labels: &[u8],
 ) -> Vec<Problem> {
     let mut problems: Vec<Problem> = StarLabels::parse(labels).err().into_iter().collect();
-    if !copy.users.contains_key(&account) {
+    if !copy.has_account(account) {
         let what = format!("account {account} does not exist");
         problems.push(Problem::error(None, what, "remove the ref"));
     }

@@ -67,7 +67,7 @@ impl AllUsers {
 
 /// Returns the state, and the problems of the branches and of the tables.
 fn checked(state: BranchesAndTables) -> (BranchesAndTables, CheckedCopy, CheckedCopy) {
-    let branches = CheckedCopy::of(&state.copy);
+    let branches = CheckedCopy::of_server(&state.copy);
     let tables = CheckedCopy::of_tables(&state.copy, &state.tables);
     (state, branches, tables)
 }

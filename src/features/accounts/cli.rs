@@ -794,7 +794,7 @@ fn note_no_accounts(copy: &AccountsCopy, terminal: &mut Terminal<'_>) {
 
 async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
     let state = users.whole_state().await?;
-    let mut checked = CheckedCopy::of(&state.copy);
+    let mut checked = CheckedCopy::of_server(&state.copy);
     checked.index(&state.copy, &state.tables);
     report(&state.copy, &checked, terminal)
 }

@@ -550,6 +550,17 @@ impl Store {
         highest.map(account_id).transpose()
     }
 
+    /// Returns the highest account that has a branch, with or without a row.
+    pub(super) async fn account_highest_branch(&self) -> Result<Option<AccountId>> {
+        let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT name FROM account_refs WHERE name LIKE 'refs/users/%'").fetch_all(db))?;
+        let accounts = names.iter().filter_map(|name| match name.parse() {
+            Ok(AllUsersRef::User(account)) => Some(account),
+            _ => None,
+        });
+        Ok(accounts.max())
+    }
+
     /// Returns the external ID with this key.
     pub async fn account_external_id(&self, key: &str) -> Result<Option<ExternalIdRow>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(

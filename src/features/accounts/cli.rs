@@ -308,7 +308,10 @@ pub(super) enum ServerAccounts {
 pub(super) enum ReindexArgs {
     /// Make the tables of accounts again, from their branches
     ///
-    /// Servers may run meanwhile. Branches with errors are named, and then nothing changes.
+    /// Servers may run meanwhile. Errors in branches, external IDs and stars are named. The tables of what cannot be read
+    /// stay as they are, and all others are made again.
+    ///
+    /// Exit code 1: there are errors in branches, external IDs or stars.
     Accounts {
         #[command(flatten)]
         database: DatabaseFlags,
@@ -801,34 +804,47 @@ async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResu
 
 /// Number of times that a reindex begins again because accounts with wrong rows change.
 const REINDEX_ATTEMPTS: usize = 5;
+/// Number of refs that a reindex names because their tables stay as they are. The errors name all.
+const NAMED_REFS: usize = 10;
 
 async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
     let mut written = 0;
     for _ in 0..REINDEX_ATTEMPTS {
         let state = users.whole_state().await?;
-        let checked = CheckedCopy::of(&state.copy);
-        if checked.errors().next().is_some() {
-            report(&state.copy, &checked, terminal)?;
-            terminal.note(if written == 0 {
-                "Nothing was changed. Correct the errors in the branches first.".to_owned()
-            } else {
-                let written = counted(written, "account");
-                format!("Made the tables of {written} again. Correct the errors in the branches before the others.")
-            });
-            return Ok(ExitStatus::Failure);
-        }
         let reindexed = users.reindex(&cli_actor(), &state).await?;
         written += reindexed.written;
-        if reindexed.left == 0 {
-            let all = counted(state.copy.users.len(), "account");
+        if reindexed.left > 0 {
+            continue;
+        }
+        let again = counted(written, "account");
+        let all = state.copy.users.len() + state.copy.unreadable.len();
+        let all = counted(all, "account");
+        let checked = CheckedCopy::of_server(&state.copy);
+        if checked.errors().next().is_none() {
             terminal.note(if written == 0 {
                 format!("The tables of {all} agree with the branches. Nothing was changed.")
             } else {
-                let written = counted(written, "account");
-                format!("Made the tables of {written} again, of {all} in total.")
+                format!("Made the tables of {again} again, of {all} in total.")
             });
             return Ok(ExitStatus::Success);
         }
+        report(&state.copy, &checked, terminal)?;
+        let names = reindexed.kept.iter().take(NAMED_REFS);
+        let mut kept: Vec<String> = names.map(ToString::to_string).collect();
+        if let Some(more) = reindexed.kept.len().checked_sub(NAMED_REFS + 1) {
+            kept.push(counted(more + 1, "other ref"));
+        }
+        let kept = match kept.as_slice() {
+            [] => String::new(),
+            kept => format!(
+                " What cannot be read left its tables as they were: {}.",
+                kept.join(", ")
+            ),
+        };
+        terminal.note(format!(
+            "Made the tables of {again} again, of {all} in total.{kept} Correct the errors in the branches."
+        ));
+        return Ok(ExitStatus::Failure);
     }
     bail!("some accounts with wrong tables were changed during each attempt; run the command again")
 }

@@ -1,13 +1,13 @@
 //! Applies every rule to a copy of `All-Users`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::findings::{
     AccountFindings, Problem, Severity, judge_access, judge_defaults, judge_external_ids,
     judge_notes, judge_user_branch, judge_user_branch_alone,
 };
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::ssh_keys::KeyRules;
 
 use super::copy::AccountsCopy;
@@ -23,6 +23,9 @@ pub(super) const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
 
 /// Way out if tables and branches differ.
 const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, because it is a defect";
+
+/// Maximum number of stars on unseen changes that have a line each.
+const NAMED_STARS: usize = 20;
 
 /// Problems of a copy.
 pub(super) struct CheckedCopy {
@@ -252,6 +255,25 @@ impl CheckedCopy {
             let name = star.name().to_string();
             let what = "the labels in the database differ from the ref";
             self.add_problem(&name, &Problem::error(None, what, REINDEX));
+        }
+    }
+
+    /// Warns of stars on changes that the server has never seen. An import from another server can bring a million.
+    pub(super) fn unseen_changes(&mut self, copy: &AccountsCopy, seen: &HashSet<ChangeNumber>) {
+        let unseen = copy.stars.keys();
+        let mut unseen = unseen.filter(|(_, change)| !seen.contains(change));
+        let fix = "another change may get the number, so remove the star";
+        for (account, change) in unseen.by_ref().take(NAMED_STARS) {
+            let name = AllUsersRef::StarredChange(*change, *account);
+            let what = format!("the server has never seen change {change}");
+            self.lines
+                .push((Severity::Warning, format!("{name}: warning: {what}; {fix}")));
+        }
+        let more = unseen.count();
+        if more > 0 {
+            let what = format!("further stars on changes that the server has never seen: {more}");
+            let line = format!("refs/starred-changes/: warning: {what}; {fix}");
+            self.lines.push((Severity::Warning, line));
         }
     }
 

@@ -799,6 +799,9 @@ async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResu
     let state = users.whole_state().await?;
     let mut checked = CheckedCopy::of_server(&state.copy);
     checked.index(&state.copy, &state.tables);
+    // A change stays known, so those that the stars of that moment could name are among them.
+    let seen = users.store().change_numbers().await?;
+    checked.unseen_changes(&state.copy, &seen);
     report(&state.copy, &checked, terminal)
 }
 

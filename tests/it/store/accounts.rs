@@ -42,6 +42,7 @@ store_test!(
     what_cannot_be_read_keeps_no_other_tables_from_being_made_again,
     unreadable_external_ids_stay_and_everything_else_is_made_again,
     no_number_is_given_without_a_sequence_as_long_as_there_are_accounts,
+    stars_on_changes_that_the_server_has_never_seen_are_warnings,
     accounts_are_checked_while_they_change,
     a_check_reads_no_old_files,
     tables_are_made_again_while_accounts_change,
@@ -771,6 +772,40 @@ async fn no_number_is_given_without_a_sequence_as_long_as_there_are_accounts(db:
     );
     // Their rows are there again.
     assert_eq!(db.store().account_index().await.unwrap().accounts.len(), 3);
+}
+
+async fn stars_on_changes_that_the_server_has_never_seen_are_warnings(db: &TestDb) {
+    three_accounts(db).await;
+    let star = "INSERT INTO account_refs (name, object_id) SELECT 'refs/starred-changes/17/17/1000000', object_id \
+                FROM account_refs WHERE name = 'refs/starred-changes/01/1/1000000'";
+    execute(db, star).await;
+    let again = lockkeeper(&["reindex", "accounts"], &db.url, &[], &[]);
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    assert_eq!(
+        checked.out,
+        "refs/starred-changes/17/17/1000000: warning: the server has never seen change 17; another change may get the number, \
+         so remove the star\n"
+    );
+    // Many of them do not hide the rest.
+    for change in 101..=125 {
+        let name = format!("refs/starred-changes/{:02}/{change}/1000000", change % 100);
+        execute(
+            db,
+            &star.replace("refs/starred-changes/17/17/1000000", &name),
+        )
+        .await;
+    }
+    let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]).out;
+    let lines: Vec<&str> = checked.lines().collect();
+    let named = lines
+        .iter()
+        .filter(|line| line.contains(": warning: the server"));
+    assert_eq!(named.count(), 20, "{checked}");
+    let rest = "refs/starred-changes/: warning: further stars on changes that the server has never seen: 6; another change may \
+                get the number, so remove the star";
+    assert!(lines.contains(&rest), "{checked}");
 }
 
 /// Waits for something that only reads, with an update at each moment in which it waits for the database. On a busy machine,

@@ -11,6 +11,7 @@ use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::ssh_keys::KeyRules;
 
 use super::copy::AccountsCopy;
+use super::git::ACCOUNTS_DIR;
 use super::search::AccountWords;
 use super::stars::{IndexedStars, changed_stars};
 use super::store::{AccountIndex, AccountRow, IndexedAccount};
@@ -274,6 +275,15 @@ impl CheckedCopy {
             let what = format!("further stars on changes that the server has never seen: {more}");
             let line = format!("refs/starred-changes/: warning: {what}; {fix}");
             self.lines.push((Severity::Warning, line));
+        }
+    }
+
+    /// Adds the repositories of a data directory that differ from the database, with the reasons.
+    pub(super) fn caches(&mut self, faults: &[(String, String)]) {
+        for (name, why) in faults {
+            let fix = "the server there removes it within an hour, and makes it again for the next request";
+            let problem = Problem::error(None, why, fix);
+            self.add_problem(&format!("{ACCOUNTS_DIR}/{name}"), &problem);
         }
     }
 

@@ -11,11 +11,13 @@ use super::actions::{NewAccount, PropertyChanges, read_email};
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
+use super::git::{ACCOUNTS_DIR, cache_faults};
 use super::import::ImportAccountsError;
 use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
 use super::web_accounts::{WebAccountsImport, import_web_accounts};
 use crate::git::LocalCopy;
+use crate::kit::term::database::open as open_database;
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
     safe,
@@ -52,8 +54,9 @@ pub(super) enum AccountsArgs {
     },
     /// Check all accounts by every rule that a push has to follow
     ///
-    /// Without --git, the accounts of the server, and the tables that are derived from them. Prints a line for each problem: ref, file, line and the way out. Ends with exit code 1 if there are errors;
-    /// warnings alone are no failure.
+    /// Without --git, the accounts of the server, the tables that are derived from them, and the repositories for git clients
+    /// in the data directory, if it has some. Prints a line for each problem: ref, file, line and the way out. Ends with exit
+    /// code 1 if there are errors; warnings alone are no failure.
     Check {
         /// Check a copy of All-Users instead: a directory, as `git clone --mirror` makes it
         #[arg(long = "git", value_name = "DIR")]
@@ -359,7 +362,7 @@ impl SubcommandArgs for AccountsArgs {
             Self::Check {
                 copy: None,
                 database,
-            } => block_on(async { check_server(&open(&database).await?, terminal).await })?,
+            } => block_on(check_server(&database, terminal))?,
             Self::List {
                 copy: Some(copy),
                 format,
@@ -795,14 +798,24 @@ fn note_no_accounts(copy: &AccountsCopy, terminal: &mut Terminal<'_>) {
     }
 }
 
-async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn check_server(database: &DatabaseFlags, terminal: &mut Terminal<'_>) -> ExitResult {
+    let storage = database.storage()?;
+    let users = AllUsers::new(open_database(&storage).await?, "localhost");
     let state = users.whole_state().await?;
     let mut checked = CheckedCopy::of_server(&state.copy);
     checked.index(&state.copy, &state.tables);
     // A change stays known, so those that the stars of that moment could name are among them.
     let seen = users.store().change_numbers().await?;
     checked.unseen_changes(&state.copy, &seen);
-    report(&state.copy, &checked, terminal)
+    let (caches, faults) = cache_faults(&users, &storage.data_dir).await?;
+    checked.caches(&faults);
+    let status = report(&state.copy, &checked, terminal)?;
+    if caches > 0 {
+        let dir = storage.data_dir.join(ACCOUNTS_DIR);
+        let caches = counted(caches, "cache");
+        terminal.note(format!("Compared {caches} in {}.", dir.display()));
+    }
+    Ok(status)
 }
 
 /// Number of times that a reindex begins again because accounts with wrong rows change.

@@ -84,6 +84,7 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[
         checking::RECONCILER,
         flags::RECONCILER,
+        git::CACHE_RECONCILER,
         git::MIRROR_RECONCILER,
     ],
     jobs: &[],

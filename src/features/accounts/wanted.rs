@@ -123,6 +123,8 @@ impl WantedNames {
             let text = ConfigText::parse(content).ok();
             let (id, problems) = text.map_or((None, Vec::new()), |text| ExternalId::read(&text));
             match id {
+                // Of an account that does not exist: it takes nothing from others.
+                Some(id) if id.key.note_name() == *name && !copy.has_account(id.account) => {}
                 Some(id) if id.key.note_name() == *name => {
                     if problems
                         .iter()

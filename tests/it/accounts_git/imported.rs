@@ -8,13 +8,14 @@ use crate::support::office::{ADMIN, Office};
 use crate::support::program::lockkeeper;
 
 /// Imports the accounts, and returns the credentials of Ben.
-fn import(office: &Office) -> String {
+fn import(office: &mut Office) -> String {
     let copy = office.dir.path().join("gerrit.git");
     Gerrit::after_years().write(&copy);
     let copy = copy.to_str().unwrap();
     let database = office.server.database();
     let imported = lockkeeper(&["accounts", "import", "git"], &database, &[copy], &[]);
     assert_eq!(imported.code, 0, "{}", imported.err);
+    office.has_unusable = true;
     let password = office.accounts("password", &["ben"]);
     assert_eq!(password.code, 0, "{}", password.err);
     format!("ben:{}", password.out.trim())
@@ -29,8 +30,8 @@ async fn get(office: &Office, credentials: &str, path: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_passes_over_what_has_no_effect() {
-    let office = Office::open().await;
-    let ben = import(&office);
+    let mut office = Office::open().await;
+    let ben = import(&mut office);
     let general = get(&office, &ben, "/self/preferences").await;
     assert_eq!(
         (&general["theme"], &general["changes_per_page"]),
@@ -79,8 +80,8 @@ async fn the_api_passes_over_what_has_no_effect() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_keeps_what_has_no_effect_and_adds_nothing_to_it() {
-    let office = Office::open().await;
-    let ben = import(&office);
+    let mut office = Office::open().await;
+    let ben = import(&mut office);
     let clone = office.clone_of(&ben, "ben");
     let push = ["origin", "HEAD:refs/users/self"];
     let mine = WATCHES.replace("branch:stable", "branch:old");

@@ -269,8 +269,8 @@ fn written_push(request: &PushRequest<'_>) -> Vec<u8> {
     let capabilities = capabilities.into_iter().filter(|(_, is_set)| *is_set);
     let capabilities: Vec<&str> = capabilities.map(|(name, _)| name).collect();
     for (index, PushCommand { name, old, new }) in request.commands.iter().enumerate() {
-        let id = |id: &Option<ObjectId>| id.map_or_else(|| "0".repeat(40), |id| id.to_string());
-        let mut line = format!("{} {} {name}", id(old), id(new));
+        let id = |id: Option<ObjectId>| id.map_or_else(|| "0".repeat(40), |id| id.to_string());
+        let mut line = format!("{} {} {name}", id(*old), id(*new));
         if index == 0 {
             line.extend(["\0", &capabilities.join(" ")]);
         }

@@ -1200,9 +1200,10 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     );
     let sql = sql.replace(") AS newest ORDER BY", ") ORDER BY");
     let sql = sql.replace(
-        "= ANY(ARRAY(SELECT account ",
-        "IN (SELECT * FROM (SELECT account ",
+        "= ANY(ARRAY((SELECT account ",
+        "IN (SELECT * FROM (SELECT * FROM (SELECT account ",
     );
+    let sql = sql.replace(") INTERSECT (", " INTERSECT ");
     let sql = sql.replace(" COLLATE \"C\"", "");
     let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
         .fetch_all(connection)

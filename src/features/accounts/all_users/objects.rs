@@ -169,7 +169,7 @@ mod tests {
         // More than 256, so that the notes are in folders.
         let mut accounts = Vec::new();
         for account in 0..4 {
-            let keys = (0..90).map(|key| format!("github:{}", 100 * account + key));
+            let keys = (0..90).map(|key| format!("github:{}", 100 * account + key + 1));
             let new = NewAccount {
                 external_ids: keys.map(|key| key.parse().unwrap()).collect(),
                 ..NewAccount::default()

@@ -37,10 +37,8 @@ impl Steps<'_> {
         tool: Option<Distribution>,
         args: &[OsString],
     ) -> io::Result<Option<String>> {
-        if let Some(why) = self
-            .why_of_variables()
-            .or_else(|| self.why_of_arguments(args))
-        {
+        let why = self.why_of_arguments(args);
+        if let Some(why) = why.or_else(|| self.why_of_variables()) {
             return Ok(Some(why));
         }
         if let Some(file) = self.left_in_home()? {
@@ -74,11 +72,18 @@ impl Steps<'_> {
             let why = "`TF_DATA_DIR` is outside of the checkout, where nothing is removed";
             return Some(why.to_owned());
         }
-        self.set_by_repository().map(|name| {
-            format!(
+        if let Some(name) = self.set_by_repository() {
+            return Some(format!(
                 "the workflow of the repository sets `{}`",
                 name.to_string_lossy().escape_debug()
-            )
+            ));
+        }
+        let is_unsure = |name: &&&str| {
+            let args = self.set.get(OsStr::new(name));
+            args.is_some_and(|args| !are_plain(args))
+        };
+        ARGUMENTS.iter().find(is_unsure).map(|name| {
+            format!("a step sets `{name}` to words that are not options, or have quotes")
         })
     }
 
@@ -105,13 +110,7 @@ impl Steps<'_> {
                 "a variable with arguments has `-cloud`, so the backend cannot be prepared alone";
             return Some(why.to_owned());
         }
-        let is_unsure = |name: &&&str| {
-            let args = self.set.get(OsStr::new(name));
-            args.is_some_and(|args| !are_plain(args))
-        };
-        ARGUMENTS.iter().find(is_unsure).map(|name| {
-            format!("a step sets `{name}` to words that are not options, or have quotes")
-        })
+        None
     }
 
     /// Returns true if an `init` may prepare a backend that names a program, because of the configuration, of arguments, of

@@ -10,6 +10,7 @@ use gix_object::tree::{Entry, EntryKind};
 use gix_object::{Kind, Tree};
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::findings::Severity;
 use lockkeeper_accounts::objects::{CommitPerson, CommitText};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -164,10 +165,13 @@ impl JudgedPushes {
             from,
         );
         let judged = judged.await.unwrap();
+        // Nothing was imported, so there are no parts without effect that may stay.
+        let unusable = checked.of_severity(Severity::Unusable);
+        let errors = checked.errors().chain(unusable);
         Verdicts {
             refused: judged.outcomes[0].refused.clone(),
             lines: judged.lines,
-            errors: checked.errors().map(str::to_owned).collect(),
+            errors: errors.map(str::to_owned).collect(),
         }
     }
 

@@ -56,14 +56,10 @@ impl DatabaseFlags {
         }
     }
 
-    /// Reads the settings of the data directory and the database.
-    pub fn storage(&self) -> anyhow::Result<StorageConfig> {
-        Ok(StorageConfig::from_raw(&self.settings()?).map_err(Usage::new)?)
-    }
-
     /// Opens the database, which must exist.
     pub async fn open(&self) -> anyhow::Result<Store> {
-        open(&self.storage()?).await
+        let storage = StorageConfig::from_raw(&self.settings()?).map_err(Usage::new)?;
+        open(&storage).await
     }
 }
 

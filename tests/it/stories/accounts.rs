@@ -225,8 +225,7 @@ async fn a_server_finds_wrong_tables_by_itself_and_names_wrong_branches(backend:
         failed.starts_with("the accounts break 1 rule: refs/other/stray: error: "),
         "{failed}"
     );
-    // It keeps no tables from being made again.
     let row = users.find(&account.to_string()).await.unwrap().unwrap();
-    assert_eq!(row.full_name.as_deref(), Some("Olga Ops"));
+    assert_eq!(row.full_name.as_deref(), Some("Mallory"));
     bot.end(&[]).await;
 }

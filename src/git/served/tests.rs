@@ -92,17 +92,17 @@ impl RandomPush {
     /// Makes the objects, in an order in which each comes after those that it leads to. The last one is a commit.
     fn objects(&self) -> Vec<(ObjectId, Kind, Vec<u8>)> {
         let mut all: Vec<(ObjectId, Kind, Vec<u8>)> = Vec::new();
-        let mut made = 0;
+        let mut count = 0;
         let total = self.blobs.len() + self.dirs.len() + self.commits.len();
         let mut add = |all: &mut Vec<_>, kind: Kind, mut content: Vec<u8>| {
             if let Some((object, place, bits)) = &self.damage
-                && object.index(total) == made
+                && object.index(total) == count
                 && !content.is_empty()
             {
                 let place = place.index(content.len());
                 content[place] ^= bits;
             }
-            made += 1;
+            count += 1;
             let id = id_of(kind, &content);
             all.push((id, kind, content));
             id

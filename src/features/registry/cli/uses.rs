@@ -44,9 +44,9 @@ impl UsesArgs {
             ))?;
         }
         for listed in &uses.branches {
-            let used = &listed.used;
-            let dir = safe(used.dir.as_str());
-            let wanted = match used.wanted.as_str() {
+            let call = &listed.used;
+            let dir = safe(call.dir.as_str());
+            let wanted = match call.wanted.as_str() {
                 "" => "any version".to_owned(),
                 wanted => safe(wanted),
             };

@@ -210,8 +210,8 @@ async fn parts_without_effect_are_in_nobodys_way(db: &TestDb) {
     // What has an effect moves to another account.
     accounts("merge", &["ben", "ann"]);
     let merged = accounts("show", &["ann", "--json"]).json();
-    let watches = merged["watches"][0]["notify"].as_array().unwrap();
-    assert_eq!(watches.len(), 3, "{merged}");
+    let filters = merged["watches"][0]["notify"].as_array().unwrap();
+    assert_eq!(filters.len(), 3, "{merged}");
     let keys = merged["ssh_keys"].as_array().unwrap();
     assert_eq!(keys.len(), 2, "{merged}");
     assert_eq!(keys[1]["key"], KEY);
@@ -232,8 +232,11 @@ async fn parts_without_effect_are_in_nobodys_way(db: &TestDb) {
     }
 }
 
+/// Damage to the repository of a server.
+type GerritDamage = fn(&mut Gerrit);
+
 async fn what_could_be_read_in_two_ways_is_not_imported(db: &TestDb) {
-    let cases: [(fn(&mut Gerrit), &str); 8] = [
+    let cases: [(GerritDamage, &str); 8] = [
         (
             |gerrit| {
                 gerrit.link("gerrit:x", "gerrit:x", NEW, "\temail = Ben@example.com\n");

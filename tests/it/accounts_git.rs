@@ -10,7 +10,7 @@ use insta::assert_snapshot;
 
 use self::abuse::{PUSH_TYPE, push_body};
 use crate::support::db::{Backend, execute_on, story};
-use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git, words_of};
+use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git, object_id, words_of};
 use crate::support::program::lockkeeper;
 use crate::support::rows::account_objects;
 
@@ -248,11 +248,7 @@ async fn nobody_gets_at_the_objects_of_others() {
     let (_, jdoe) = office.person("jdoe");
     office.person("kim");
     let all = office.mirror(ADMIN, "all.git");
-    let id = |name: &str| {
-        let said = git(&all, &["rev-parse", name]);
-        assert_eq!(said.code, 0, "{}", said.err);
-        said.out.trim().to_owned()
-    };
+    let id = |name: &str| object_id(&all, name);
     let theirs = id("refs/users/01/1000001:account.config");
     let notes = id("refs/meta/external-ids");
     let clone = office.clone_of(&jdoe, "jdoe");

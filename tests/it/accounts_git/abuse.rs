@@ -10,7 +10,7 @@ use gix_hash::ObjectId;
 use reqwest::StatusCode;
 use sha1::{Digest as _, Sha1};
 
-use crate::support::office::{ADMIN, Office, WATCH, git};
+use crate::support::office::{ADMIN, Office, WATCH, git, object_id};
 use crate::support::rows::account_objects;
 
 /// A pack without objects: header, and its checksum.
@@ -230,11 +230,7 @@ async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched(
     let (_, jdoe) = office.person("jdoe");
     office.person("kim");
     let all = office.mirror(ADMIN, "all.git");
-    let id = |name: &str| {
-        let said = git(&all, &["rev-parse", name]);
-        assert_eq!(said.code, 0, "{}", said.err);
-        said.out.trim().to_owned()
-    };
+    let id = |name: &str| object_id(&all, name);
     let commit = id("refs/users/01/1000001");
     let tree = id("refs/users/01/1000001^{tree}");
     let blob = id("refs/users/01/1000001:account.config");

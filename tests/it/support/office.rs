@@ -321,6 +321,13 @@ pub fn words_of(said: &Said) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns the id of an object in a repository.
+pub fn object_id(repository: &Path, name: &str) -> String {
+    let said = git(repository, &["rev-parse", name]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    said.out.trim().to_owned()
+}
+
 #[expect(clippy::disallowed_methods, reason = "git is run as people run it")]
 pub fn git(dir: &Path, args: &[&str]) -> Said {
     let output = Command::new(on_path("git"))

@@ -103,8 +103,7 @@ impl LocalCopy {
                 what: "objects in another repository",
             });
         }
-        let mut refs = packed_refs(&git_dir.join("packed-refs"))?;
-        loose_refs(&git_dir, "refs", 0, &mut refs)?;
+        let refs = all_refs(&git_dir)?;
         Ok(Self {
             objects: CopyObjects::Disk(Box::new(ObjectDb::open(&git_dir)?)),
             refs,
@@ -333,6 +332,13 @@ impl NoteTrees for LocalCopy {
             .map(|tree| tree.to_owned())
             .map_err(|error| LocalCopyError::Object(error.to_string()))
     }
+}
+
+/// Returns all refs of a repository, packed or not, as git reads them.
+pub(super) fn all_refs(git_dir: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
+    let mut refs = packed_refs(&git_dir.join("packed-refs"))?;
+    loose_refs(git_dir, "refs", 0, &mut refs)?;
+    Ok(refs)
 }
 
 /// Reads the file `packed-refs` (`<id> SP <name> LF`).

@@ -61,6 +61,7 @@ mod refused;
 mod remote;
 mod renames;
 mod served;
+mod served_check;
 mod spare;
 mod sparse;
 mod ssh;
@@ -107,6 +108,7 @@ pub use served::{
     FetchAnswer, PackRefusal, PushContent, PushFault, PushedCommit, PushedCommits, PushedNote,
     PushedPack, ServeError, ServedPlace, ServedPlaces, ServedRepo,
 };
+pub use served_check::{MissingObject, ServedDamage};
 pub use sparse::Extent;
 pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};
 pub use sync::Synced;

@@ -295,6 +295,22 @@ impl ObjectDb {
         Ok(buffer)
     }
 
+    /// Returns kind and content of an object, without a limit for directories.
+    pub(super) fn read_any(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), ObjectError> {
+        let mut buffer = Vec::new();
+        let found = self
+            .objects
+            .try_find(&id, &mut buffer)
+            .map_err(unreadable)?;
+        let data = found.ok_or(ObjectError::Missing(id))?;
+        if !has_id(&data, id) {
+            return Err(ObjectError::Mismatch(id));
+        }
+        let (kind, size) = (data.kind, data.data.len());
+        buffer.truncate(size);
+        Ok((kind, buffer))
+    }
+
     /// Returns true if the mirror has a commit.
     pub(super) fn has_commit(&self, commit: &CommitSha) -> Result<bool, ObjectError> {
         Ok(self

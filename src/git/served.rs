@@ -50,7 +50,7 @@ const UNPACKING: RunLimits = RunLimits {
     cpu: Some(Duration::from_secs(20)),
 };
 
-const CONFIG: &str = "\
+pub(super) const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
 \tbare = true
@@ -77,6 +77,8 @@ pub struct ServedPlaces {
     places: Mutex<HashMap<String, Arc<ServedPlace>>>,
     /// The refs that were read last, with the number of the update. git sends several requests for one command.
     refs: Mutex<Option<RefsAt>>,
+    /// Place where the check of all repositories goes on.
+    next_check: Mutex<Option<(String, u8)>>,
 }
 
 /// Locks on a repository for clients.
@@ -100,6 +102,24 @@ impl ServedPlaces {
         let known = self.refs.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, refs) = known.as_ref()?;
         (*number == update).then(|| Arc::clone(refs))
+    }
+
+    /// Returns where the check of all repositories goes on: in a repository, at the objects whose ids begin with a byte.
+    /// The next call returns nothing until a place is kept again.
+    pub fn take_next_check(&self) -> Option<(String, u8)> {
+        let mut next = self
+            .next_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        next.take()
+    }
+
+    /// Keeps the place where the check of all repositories goes on.
+    pub fn keep_next_check(&self, next: (String, u8)) {
+        *self
+            .next_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(next);
     }
 
     /// Keeps refs for the next request.

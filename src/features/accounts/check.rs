@@ -1,21 +1,22 @@
 //! Applies every rule to a copy of `All-Users`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::findings::{
     AccountFindings, Problem, Severity, judge_access, judge_defaults, judge_external_ids,
-    judge_notes, judge_user_branch,
+    judge_notes, judge_user_branch, judge_user_branch_alone,
 };
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::ssh_keys::KeyRules;
-use lockkeeper_accounts::watches::Watches;
 
-use super::copy::{AccountsCopy, UserBranch};
+use super::copy::AccountsCopy;
+use super::git::ACCOUNTS_DIR;
 use super::search::AccountWords;
-use super::stars::changed_stars;
-use super::store::{AccountIndex, AccountRow, watched_projects};
+use super::stars::{IndexedStars, changed_stars};
+use super::store::{AccountIndex, AccountRow, IndexedAccount};
 use super::view::AccountJson;
+use super::wanted::WantedTables;
 use crate::kit::web::text::shown;
 
 /// Smallest RSA keys that are accepted.
@@ -23,6 +24,9 @@ pub(super) const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
 
 /// Way out if tables and branches differ.
 const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, because it is a defect";
+
+/// Maximum number of stars on unseen changes that have a line each.
+const NAMED_STARS: usize = 20;
 
 /// Problems of a copy.
 pub(super) struct CheckedCopy {
@@ -52,6 +56,22 @@ impl CheckedCopy {
         Self::of_refs(copy, true)
     }
 
+    /// Checks the accounts of the server. A copy that is only read needs no sequence.
+    pub(super) fn of_server(copy: &AccountsCopy) -> Self {
+        let mut checked = Self::of(copy);
+        let name = AllUsersRef::AccountSequence.to_string();
+        let is_bad = copy.bad_refs.iter().any(|(bad, _)| *bad == name);
+        if let Some(highest) = copy.highest_account()
+            && copy.sequence.is_none()
+            && !is_bad
+        {
+            let what = format!("there is no next number, but account {highest} exists");
+            let fix = "push a number above those of all accounts that there were";
+            checked.add_problem(&name, &Problem::error(None, what, fix));
+        }
+        checked
+    }
+
     fn of_refs(copy: &AccountsCopy, is_import: bool) -> Self {
         let mut checked = Self::without_lines(if is_import { "left out" } else { "warning" });
         for (name, problem) in &copy.bad_refs {
@@ -79,7 +99,7 @@ impl CheckedCopy {
 
     fn access(&mut self, copy: &AccountsCopy) {
         if let Some(files) = &copy.access {
-            let findings = judge_access(files, |account| copy.users.contains_key(&account));
+            let findings = judge_access(files, |account| copy.has_account(account));
             self.add(&AllUsersRef::Config.to_string(), &findings);
         }
     }
@@ -88,7 +108,7 @@ impl CheckedCopy {
         let findings = match &copy.notes {
             Ok(notes) => {
                 let notes = notes.iter().map(|(name, text)| (*name, text.as_slice()));
-                judge_external_ids(notes, |account| copy.users.contains_key(&account))
+                judge_external_ids(notes, |account| copy.has_account(account))
             }
             Err(faults) => judge_notes(faults),
         };
@@ -102,7 +122,7 @@ impl CheckedCopy {
         let problem = match (AccountSequence::parse(content), copy.highest_number()) {
             (Err(problem), _) => Some(problem),
             (Ok(AccountSequence(next)), Some(highest)) if next <= highest => {
-                let (what, fix) = if copy.users.contains_key(&highest) {
+                let (what, fix) = if copy.has_account(highest) {
                     ("exists", "write a number above all accounts")
                 } else {
                     (
@@ -147,36 +167,29 @@ impl CheckedCopy {
         checked
     }
 
-    /// Compares the rows of the database with the branches and external IDs that they were made from.
+    /// Compares the rows of the database with the branches and external IDs that they were made from. Rows that come from
+    /// something unreadable are not judged.
     pub(super) fn index(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
-        let external_ids = copy.external_ids();
-        let mut branches: BTreeMap<AccountId, AccountJson> = copy
-            .users
-            .iter()
-            .map(|(account, branch)| {
-                let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
-                let UserBranch { files, history, .. } = branch;
-                let json = AccountJson::new(*account, files, history.began_at, ids, Vec::new());
-                (*account, json)
-            })
-            .collect();
-        self.external_id_rows(copy, tables);
-        self.star_rows(copy, tables);
+        let WantedTables {
+            mut accounts,
+            stars,
+            kept,
+        } = WantedTables::of(copy, tables);
+        self.external_id_rows(&accounts, &kept, tables);
+        self.star_rows(&stars, tables);
         let fix = REINDEX;
         for row in &tables.accounts {
             let name = AllUsersRef::User(row.number).to_string();
-            let what = match branches.remove(&row.number) {
+            let what = match accounts.remove(&row.number) {
                 None => "the database has a row without a branch",
-                Some(branch) if !branch.has_properties_of(&AccountJson::of_row(row)) => {
+                Some(account) if !properties_agree(&account.row, row) => {
                     "the row in the database has other properties than the branch"
                 }
                 // Everything that is not in the row is read from this commit.
-                Some(_)
-                    if copy.users.get(&row.number).map(|branch| branch.tip) != Some(row.commit) =>
-                {
+                Some(account) if account.row.commit != row.commit => {
                     "the row in the database names another commit than the branch"
                 }
-                Some(_) if !watches_agree(copy, tables, row.number) => {
+                Some(account) if !watches_agree(&account, tables) => {
                     "the watches in the database differ from the branch"
                 }
                 Some(_) if !words_agree(tables, row) => {
@@ -190,41 +203,87 @@ impl CheckedCopy {
         let others = tables.words.keys().chain(tables.watches.keys());
         let others: BTreeSet<&AccountId> = others.filter(|of| !known.contains(*of)).collect();
         for account in others {
-            let name = AllUsersRef::User(*account).to_string();
-            let what = "the database has words or watches of an account without a row";
-            self.add_problem(&name, &Problem::error(None, what, fix));
+            let name = AllUsersRef::User(*account);
+            if !kept.contains(&name) {
+                let what = "the database has words or watches of an account without a row";
+                self.add_problem(&name.to_string(), &Problem::error(None, what, fix));
+            }
         }
-        for account in branches.keys() {
+        for account in accounts.keys() {
             let name = AllUsersRef::User(*account).to_string();
             let what = "the database has no row for this branch";
             self.add_problem(&name, &Problem::error(None, what, fix));
         }
     }
 
-    fn external_id_rows(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
+    fn external_id_rows(
+        &mut self,
+        accounts: &BTreeMap<AccountId, IndexedAccount>,
+        kept: &BTreeSet<AllUsersRef>,
+        tables: &AccountIndex,
+    ) {
         let (mut keys, mut emails) = (BTreeMap::new(), BTreeMap::new());
-        for (note, id) in copy.read_notes() {
-            emails.extend(id.email.as_ref().map(|email| (email.key(), id.account)));
-            keys.insert(id.key.as_str().to_owned(), (id.account, note));
+        for (number, account) in accounts {
+            emails.extend(account.emails.iter().map(|email| (email.key(), *number)));
+            let ids = account.external_ids.iter();
+            keys.extend(ids.map(|(key, note)| (key.as_str().to_owned(), (*number, *note))));
         }
+        // Nobody knows what an account should have that has neither a row nor a readable branch.
+        let is_known = |owner: &AccountId| {
+            accounts.contains_key(owner) || !kept.contains(&AllUsersRef::User(*owner))
+        };
         let name = AllUsersRef::ExternalIds.to_string();
         let mut add = |what: &str, text: &str| {
             let what = format!("{what} in the database differs: `{}`", shown(text));
             self.add_problem(&name, &Problem::error(None, what, REINDEX));
         };
         for key in differing(&keys, &tables.external_ids) {
-            add("an external ID", &key);
+            let row = tables.external_ids.get(&key);
+            if keys.contains_key(&key) || row.is_none_or(|(owner, _)| is_known(owner)) {
+                add("an external ID", &key);
+            }
         }
         for email in differing(&emails, &tables.emails) {
-            add("an address", &email);
+            let row = tables.emails.get(&email);
+            if emails.contains_key(&email) || row.is_none_or(is_known) {
+                add("an address", &email);
+            }
         }
     }
 
-    fn star_rows(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
-        for star in changed_stars(&tables.stars, &copy.read_stars()) {
+    fn star_rows(&mut self, stars: &IndexedStars, tables: &AccountIndex) {
+        for star in changed_stars(&tables.stars, stars) {
             let name = star.name().to_string();
             let what = "the labels in the database differ from the ref";
             self.add_problem(&name, &Problem::error(None, what, REINDEX));
+        }
+    }
+
+    /// Warns of stars on changes that the server has never seen. An import from another server can bring a million.
+    pub(super) fn unseen_changes(&mut self, copy: &AccountsCopy, seen: &HashSet<ChangeNumber>) {
+        let unseen = copy.stars.keys();
+        let mut unseen = unseen.filter(|(_, change)| !seen.contains(change));
+        let fix = "another change may get the number, so remove the star";
+        for (account, change) in unseen.by_ref().take(NAMED_STARS) {
+            let name = AllUsersRef::StarredChange(*change, *account);
+            let what = format!("the server has never seen change {change}");
+            self.lines
+                .push((Severity::Warning, format!("{name}: warning: {what}; {fix}")));
+        }
+        let more = unseen.count();
+        if more > 0 {
+            let what = format!("further stars on changes that the server has never seen: {more}");
+            let line = format!("refs/starred-changes/: warning: {what}; {fix}");
+            self.lines.push((Severity::Warning, line));
+        }
+    }
+
+    /// Adds the repositories of a data directory that differ from the database, with the reasons.
+    pub(super) fn caches(&mut self, faults: &[(String, String)]) {
+        for (name, why) in faults {
+            let fix = "the server there removes it within an hour, and makes it again for the next request";
+            let problem = Problem::error(None, why, fix);
+            self.add_problem(&format!("{ACCOUNTS_DIR}/{name}"), &problem);
         }
     }
 
@@ -233,7 +292,11 @@ impl CheckedCopy {
         for (account, branch) in &copy.users {
             let name = AllUsersRef::User(*account).to_string();
             let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
-            self.add(&name, &judge_user_branch(&branch.files, ids, KEYS));
+            let findings = match &copy.notes {
+                Ok(_) => judge_user_branch(&branch.files, ids, KEYS),
+                Err(_) => judge_user_branch_alone(&branch.files, KEYS),
+            };
+            self.add(&name, &findings);
             if let Some(merge) = branch.history.merge {
                 // Nothing depends on it, and a history is never rewritten.
                 let what = format!("the commit {merge} is a merge");
@@ -284,19 +347,22 @@ pub(super) fn star_problems(
     labels: &[u8],
 ) -> Vec<Problem> {
     let mut problems: Vec<Problem> = StarLabels::parse(labels).err().into_iter().collect();
-    if !copy.users.contains_key(&account) {
+    if !copy.has_account(account) {
         let what = format!("account {account} does not exist");
         problems.push(Problem::error(None, what, "remove the ref"));
     }
     problems
 }
 
+/// Returns true if a row has the properties that it should have.
+fn properties_agree(wanted: &AccountRow, row: &AccountRow) -> bool {
+    AccountJson::of_row(wanted).has_properties_of(&AccountJson::of_row(row))
+}
+
 /// Returns true if the watched projects in the database are those of the branch.
-fn watches_agree(copy: &AccountsCopy, tables: &AccountIndex, account: AccountId) -> bool {
-    let branch = copy.users.get(&account);
-    let file = branch.and_then(|branch| branch.files.get(Watches::FILE));
-    let rows = tables.watches.get(&account).cloned().unwrap_or_default();
-    rows == watched_projects(file)
+fn watches_agree(wanted: &IndexedAccount, tables: &AccountIndex) -> bool {
+    let rows = tables.watches.get(&wanted.row.number);
+    rows.map_or(wanted.watches.is_empty(), |rows| *rows == wanted.watches)
 }
 
 /// Returns true if the words in the database are those of the row, which is compared with the branch.

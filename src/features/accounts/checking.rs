@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use lockkeeper_accounts::objects::CommitPerson;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::all_users::{AccountsActor, AllUsers};
 use super::check::CheckedCopy;
@@ -30,23 +30,14 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
 }
 
 impl AllUsers {
-    /// Checks all accounts. The branches decide: a problem of theirs is a failure until somebody has corrected it, and
-    /// tables that differ from them are made again.
+    /// Checks all accounts. The branches decide: tables that differ from them are made again, and a problem of a branch is
+    /// a failure until somebody has corrected it. It does not keep the tables of others from being made again.
     pub async fn check(&self) -> anyhow::Result<TickResult> {
         let state = self.whole_state().await?;
         if state.tables.refs.is_empty() {
             return Ok(TickResult::default());
         }
         let (state, branches, tables) = tokio::task::spawn_blocking(move || checked(state)).await?;
-        let broken = branches.errors().count();
-        if broken > 0 {
-            let first: Vec<&str> = branches.errors().take(NAMED).collect();
-            bail!(
-                "the accounts break {}: {}. `lockkeeper accounts check` names all",
-                counted(broken, "rule"),
-                first.join(". ")
-            );
-        }
         let mut done = TickResult {
             looked_at: state.copy.users.len() as u64,
             repaired: 0,
@@ -60,6 +51,19 @@ impl AllUsers {
             // An account that has changed in between is checked again by the next turn.
             let reindexed = self.reindex(&reconciler(), &state).await?;
             done.repaired = reindexed.written as u64;
+            info!(
+                accounts = reindexed.written,
+                "Made tables of accounts again"
+            );
+        }
+        let broken = branches.errors().count();
+        if broken > 0 {
+            let first: Vec<&str> = branches.errors().take(NAMED).collect();
+            bail!(
+                "the accounts break {}: {}. `lockkeeper accounts check` names all",
+                counted(broken, "rule"),
+                first.join(". ")
+            );
         }
         Ok(done)
     }
@@ -67,7 +71,7 @@ impl AllUsers {
 
 /// Returns the state, and the problems of the branches and of the tables.
 fn checked(state: BranchesAndTables) -> (BranchesAndTables, CheckedCopy, CheckedCopy) {
-    let branches = CheckedCopy::of(&state.copy);
+    let branches = CheckedCopy::of_server(&state.copy);
     let tables = CheckedCopy::of_tables(&state.copy, &state.tables);
     (state, branches, tables)
 }

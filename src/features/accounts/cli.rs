@@ -11,11 +11,13 @@ use super::actions::{NewAccount, PropertyChanges, read_email};
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
+use super::git::{ACCOUNTS_DIR, cache_faults};
 use super::import::ImportAccountsError;
 use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
 use super::web_accounts::{WebAccountsImport, import_web_accounts};
 use crate::git::LocalCopy;
+use crate::kit::term::database::open as open_database;
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
     safe,
@@ -52,8 +54,9 @@ pub(super) enum AccountsArgs {
     },
     /// Check all accounts by every rule that a push has to follow
     ///
-    /// Without --git, the accounts of the server, and the tables that are derived from them. Prints a line for each problem: ref, file, line and the way out. Ends with exit code 1 if there are errors;
-    /// warnings alone are no failure.
+    /// Without --git, the accounts of the server, the tables that are derived from them, and the repositories for git clients
+    /// in the data directory, if it has some. Prints a line for each problem: ref, file, line and the way out. Ends with exit
+    /// code 1 if there are errors; warnings alone are no failure.
     Check {
         /// Check a copy of All-Users instead: a directory, as `git clone --mirror` makes it
         #[arg(long = "git", value_name = "DIR")]
@@ -308,7 +311,10 @@ pub(super) enum ServerAccounts {
 pub(super) enum ReindexArgs {
     /// Make the tables of accounts again, from their branches
     ///
-    /// Servers may run meanwhile. Branches with errors are named, and then nothing changes.
+    /// Servers may run meanwhile. Errors in branches, external IDs and stars are named. The tables of what cannot be read
+    /// stay as they are, and all others are made again.
+    ///
+    /// Exit code 1: there are errors in branches, external IDs or stars.
     Accounts {
         #[command(flatten)]
         database: DatabaseFlags,
@@ -356,7 +362,7 @@ impl SubcommandArgs for AccountsArgs {
             Self::Check {
                 copy: None,
                 database,
-            } => block_on(async { check_server(&open(&database).await?, terminal).await })?,
+            } => block_on(check_server(&database, terminal))?,
             Self::List {
                 copy: Some(copy),
                 format,
@@ -792,43 +798,69 @@ fn note_no_accounts(copy: &AccountsCopy, terminal: &mut Terminal<'_>) {
     }
 }
 
-async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn check_server(database: &DatabaseFlags, terminal: &mut Terminal<'_>) -> ExitResult {
+    let storage = database.storage()?;
+    let users = AllUsers::new(open_database(&storage).await?, "localhost");
     let state = users.whole_state().await?;
-    let mut checked = CheckedCopy::of(&state.copy);
+    let mut checked = CheckedCopy::of_server(&state.copy);
     checked.index(&state.copy, &state.tables);
-    report(&state.copy, &checked, terminal)
+    // A change stays known, so those that the stars of that moment could name are among them.
+    let seen = users.store().change_numbers().await?;
+    checked.unseen_changes(&state.copy, &seen);
+    let (caches, faults) = cache_faults(&users, &storage.data_dir).await?;
+    checked.caches(&faults);
+    let status = report(&state.copy, &checked, terminal)?;
+    if caches > 0 {
+        let dir = storage.data_dir.join(ACCOUNTS_DIR);
+        let caches = counted(caches, "cache");
+        terminal.note(format!("Compared {caches} in {}.", dir.display()));
+    }
+    Ok(status)
 }
 
 /// Number of times that a reindex begins again because accounts with wrong rows change.
 const REINDEX_ATTEMPTS: usize = 5;
+/// Number of refs that a reindex names because their tables stay as they are. The errors name all.
+const NAMED_REFS: usize = 10;
 
 async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
     let mut written = 0;
     for _ in 0..REINDEX_ATTEMPTS {
         let state = users.whole_state().await?;
-        let checked = CheckedCopy::of(&state.copy);
-        if checked.errors().next().is_some() {
-            report(&state.copy, &checked, terminal)?;
-            terminal.note(if written == 0 {
-                "Nothing was changed. Correct the errors in the branches first.".to_owned()
-            } else {
-                let written = counted(written, "account");
-                format!("Made the tables of {written} again. Correct the errors in the branches before the others.")
-            });
-            return Ok(ExitStatus::Failure);
-        }
         let reindexed = users.reindex(&cli_actor(), &state).await?;
         written += reindexed.written;
-        if reindexed.left == 0 {
-            let all = counted(state.copy.users.len(), "account");
+        if reindexed.left > 0 {
+            continue;
+        }
+        let again = counted(written, "account");
+        let all = state.copy.users.len() + state.copy.unreadable.len();
+        let all = counted(all, "account");
+        let checked = CheckedCopy::of_server(&state.copy);
+        if checked.errors().next().is_none() {
             terminal.note(if written == 0 {
                 format!("The tables of {all} agree with the branches. Nothing was changed.")
             } else {
-                let written = counted(written, "account");
-                format!("Made the tables of {written} again, of {all} in total.")
+                format!("Made the tables of {again} again, of {all} in total.")
             });
             return Ok(ExitStatus::Success);
         }
+        report(&state.copy, &checked, terminal)?;
+        let names = reindexed.kept.iter().take(NAMED_REFS);
+        let mut kept: Vec<String> = names.map(ToString::to_string).collect();
+        if let Some(more) = reindexed.kept.len().checked_sub(NAMED_REFS + 1) {
+            kept.push(counted(more + 1, "other ref"));
+        }
+        let kept = match kept.as_slice() {
+            [] => String::new(),
+            kept => format!(
+                " What cannot be read left its tables as they were: {}.",
+                kept.join(", ")
+            ),
+        };
+        terminal.note(format!(
+            "Made the tables of {again} again, of {all} in total.{kept} Correct the errors in the branches."
+        ));
+        return Ok(ExitStatus::Failure);
     }
     bail!("some accounts with wrong tables were changed during each attempt; run the command again")
 }

@@ -1,6 +1,6 @@
 //! Reads all accounts of a copy of `All-Users`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gix_hash::ObjectId;
@@ -20,13 +20,15 @@ use crate::kit::web::text::shown;
 /// Maximum size of a file that is read, in bytes. A valid one is smaller; this one is read to say so.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// Content of all notes by name, or the reasons why they are no notes.
+/// Content of all notes by name, or the reasons why they are no notes: none if the ref itself cannot be read.
 type Notes = Result<BTreeMap<NoteName, Vec<u8>>, Vec<NoteFault>>;
 
 /// A copy of `All-Users`, with everything that its refs lead to.
 pub(super) struct AccountsCopy {
     /// Branches of the accounts, by number.
     pub(super) users: BTreeMap<AccountId, UserBranch>,
+    /// Accounts whose branch cannot be read.
+    pub(super) unreadable: BTreeSet<AccountId>,
     /// Preferences for everybody and what else is in their branch, by path.
     pub(super) defaults: BTreeMap<String, Vec<u8>>,
     pub(super) notes: Notes,
@@ -57,6 +59,7 @@ impl AccountsCopy {
     pub(super) fn of(copy: &LocalCopy) -> Self {
         let mut accounts = Self {
             users: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             defaults: BTreeMap::new(),
             notes: Ok(BTreeMap::new()),
             access: None,
@@ -72,8 +75,7 @@ impl AccountsCopy {
             }
             // One account that cannot be read must not hide the others.
             if let Err(error) = accounts.add(copy, name, id) {
-                let problem = Problem::error(None, error.to_string(), "correct or remove it");
-                accounts.bad_refs.push((shown(name), problem));
+                accounts.add_unreadable(name, &error);
             }
         }
         if let Some((name, id)) = of_caller
@@ -120,16 +122,38 @@ impl AccountsCopy {
         Ok(())
     }
 
+    fn add_unreadable(&mut self, name: &str, error: &LocalCopyError) {
+        let problem = Problem::error(None, error.to_string(), "correct or remove it");
+        self.bad_refs.push((shown(name), problem));
+        match name.parse() {
+            Ok(AllUsersRef::User(account)) => drop(self.unreadable.insert(account)),
+            // Not the same as a ref that is not there: nobody knows which external IDs there are.
+            Ok(AllUsersRef::ExternalIds) => self.notes = Err(Vec::new()),
+            _ => {}
+        }
+    }
+
     fn add_bad(&mut self, name: &str, why: impl Into<String>) {
         let problem = Problem::error(None, why, "rename or remove it");
         self.bad_refs.push((shown(name), problem));
+    }
+
+    /// Returns true if the account has a branch, readable or not.
+    pub(super) fn has_account(&self, account: AccountId) -> bool {
+        self.users.contains_key(&account) || self.unreadable.contains(&account)
+    }
+
+    /// Returns the highest account that has a branch.
+    pub(super) fn highest_account(&self) -> Option<AccountId> {
+        let readable = self.users.keys().next_back();
+        readable.max(self.unreadable.last()).copied()
     }
 
     /// Returns the external IDs of accounts, each with the blob of its note. A note that cannot be read, that has the name of
     /// another one, or whose account does not exist has no effect.
     pub(super) fn read_notes(&self) -> impl Iterator<Item = (ObjectId, ExternalId)> {
         let ids = self.named_ids();
-        let ids = ids.filter(|(_, id)| self.users.contains_key(&id.account));
+        let ids = ids.filter(|(_, id)| self.has_account(id.account));
         ids.map(|(content, id)| (GitObject::new(Kind::Blob, content.clone()).id, id))
     }
 
@@ -137,8 +161,7 @@ impl AccountsCopy {
     /// ID.
     pub(super) fn highest_number(&self) -> Option<AccountId> {
         let named = self.named_ids().map(|(_, id)| id.account);
-        let branch = self.users.keys().next_back().copied();
-        named.chain(branch).max()
+        named.chain(self.highest_account()).max()
     }
 
     /// Returns the external IDs in notes with the right names, also of accounts that do not exist.

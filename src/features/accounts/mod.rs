@@ -13,6 +13,7 @@
 //! | `patch_sets.rs` | the heads of changes by number |
 //! | `flags.rs` | reviewed flags |
 //! | `import.rs` | an empty server is filled from a copy |
+//! | `wanted.rs` | the rows that the tables should have |
 //! | `reindex.rs` | tables against branches |
 //! | `query.rs`, `search.rs` | queries for accounts |
 //! | `sign_in.rs` | people and programs sign in with an HTTP password |
@@ -49,6 +50,7 @@ mod store;
 mod update;
 mod verified;
 mod view;
+mod wanted;
 mod web_accounts;
 mod web_passwords;
 
@@ -82,6 +84,7 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[
         checking::RECONCILER,
         flags::RECONCILER,
+        git::CACHE_RECONCILER,
         git::MIRROR_RECONCILER,
     ],
     jobs: &[],

@@ -4,6 +4,8 @@
 //! are written. Rows are made from the branch of the account, whose external IDs change only together with it, and the
 //! row of a star from its ref. In a transaction in which no ref can move, rows are written if their ref is still where it
 //! was. Rows of the other accounts are left for the next time.
+//!
+//! A ref that cannot be read keeps nobody else's rows from being made again (`wanted.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +18,8 @@ use super::copy::AccountsCopy;
 use super::import::indexed;
 use super::stars::changed_stars;
 use super::store::{AccountIndex, AccountRows, IndexedAccount};
-use super::update::{AccountsChange, Reindexed};
+use super::update::AccountsChange;
+use super::wanted::WantedTables;
 use crate::git::LocalCopy;
 
 /// Number of times that the rows of an account are made again because the account changes.
@@ -32,6 +35,18 @@ type Objects = HashMap<ObjectId, (Kind, Vec<u8>)>;
 pub struct BranchesAndTables {
     pub(super) copy: AccountsCopy,
     pub(super) tables: AccountIndex,
+}
+
+/// Outcome of making tables again.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReindexedTables {
+    /// Number of accounts whose rows were written again.
+    pub written: usize,
+    /// Number of accounts that have changed since they were read, so that some of their rows stayed as they were.
+    pub left: usize,
+    /// Refs that cannot be read, at least not all of them, so that the rows that come from there stayed as they were.
+    pub kept: BTreeSet<AllUsersRef>,
 }
 
 impl AllUsers {
@@ -71,12 +86,14 @@ impl AllUsers {
         while !open.is_empty() {
             let ids: Vec<ObjectId> = std::mem::take(&mut open).into_iter().collect();
             for ids in ids.chunks(OBJECTS_AT_ONCE) {
-                let read = self.store().account_objects_of(ids.iter().copied());
-                for (id, object) in read.await? {
-                    let mut links = links(&object)?;
+                // An object that is missing or damaged concerns only the refs that lead to it.
+                let read = self.store().account_readable_objects(ids.iter().copied());
+                for object in read.await? {
+                    let id = object.id;
+                    let mut links = links(&object).unwrap_or_default();
                     if object.kind == Kind::Commit {
                         // Old files of a branch do not count, and neither do old external IDs.
-                        let parents = links.split_off(1);
+                        let parents = links.split_off(links.len().min(1));
                         if !tips.contains(&id) {
                             links.clear();
                         }
@@ -107,7 +124,14 @@ impl AllUsers {
         let _turn = self.indexing.lock().await;
         for _ in 0..ATTEMPTS {
             let state = self.state_of(account).await?;
-            if self.reindex(actor, &state).await?.left == 0 {
+            let reindexed = self.reindex(actor, &state).await?;
+            let name = AllUsersRef::User(account);
+            if reindexed.kept.contains(&name) {
+                return Err(AccountsError::Damaged(format!(
+                    "{name} cannot be read, so its tables stay as they are"
+                )));
+            }
+            if reindexed.left == 0 {
                 return Ok(());
             }
         }
@@ -119,11 +143,15 @@ impl AllUsers {
         &self,
         actor: &AccountsActor,
         state: &BranchesAndTables,
-    ) -> Result<Reindexed, AccountsError> {
+    ) -> Result<ReindexedTables, AccountsError> {
         let BranchesAndTables { copy, tables } = state;
+        let WantedTables {
+            accounts,
+            stars,
+            mut kept,
+        } = WantedTables::of(copy, tables);
         let mut there = tables.by_account();
-        let refs = tables.refs.iter().map(|(name, id)| (name.as_str(), *id));
-        let mut wrong = rows(copy, refs)?;
+        let mut wrong: Vec<IndexedAccount> = accounts.into_values().collect();
         wrong.retain(|account| there.remove(&account.row.number) != Some(AccountRows::of(account)));
         // An account whose branch cannot be read keeps its rows.
         for name in tables.refs.keys() {
@@ -131,18 +159,41 @@ impl AllUsers {
                 there.remove(&account);
             }
         }
-        let change = AccountsChange {
+        let mut change = AccountsChange {
             objects: Vec::new(),
             refs: Vec::new(),
             accounts: wrong,
             deleted: there.into_keys().collect(),
-            stars: changed_stars(&tables.stars, &copy.read_stars()),
+            stars: changed_stars(&tables.stars, &stars),
             starless: BTreeSet::new(),
             starring: BTreeSet::new(),
             cause: actor.cause.clone(),
         };
-        let reindexed = self.store().account_reindex(change, &tables.refs);
-        Ok(reindexed.await??)
+        loop {
+            let written = self.store().account_reindex(change.clone(), &tables.refs);
+            let refusal = match written.await? {
+                Ok(done) => {
+                    return Ok(ReindexedTables {
+                        written: done.written,
+                        left: done.left,
+                        kept,
+                    });
+                }
+                Err(refusal) => refusal,
+            };
+            // An account whose rows stay as they are has the name in the tables.
+            let many = change.accounts.len();
+            change.accounts.retain(|account| {
+                let is_refused = refusal.refuses(account);
+                if is_refused {
+                    kept.insert(AllUsersRef::User(account.row.number));
+                }
+                !is_refused
+            });
+            if change.accounts.len() == many {
+                return Err(refusal.into());
+            }
+        }
     }
 }
 

@@ -112,6 +112,12 @@ impl Store {
         number.map(change_number).transpose()
     }
 
+    /// Returns the numbers of all changes.
+    pub(super) async fn change_numbers(&self) -> Result<HashSet<ChangeNumber>> {
+        let numbers = on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT number FROM changes").fetch_all(db))?;
+        numbers.into_iter().map(change_number).collect()
+    }
+
     /// Returns the changes that an account has starred, by number (`is:starred`).
     pub async fn change_list_starred(&self, account: AccountId) -> Result<Vec<StarredChange>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, StarColumns>(

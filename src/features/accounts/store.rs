@@ -360,18 +360,8 @@ impl Store {
         ids: impl IntoIterator<Item = ObjectId>,
     ) -> Result<HashMap<ObjectId, GitObject>> {
         let ids: BTreeSet<ObjectId> = ids.into_iter().collect();
-        if ids.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let list = json_list(&ids.iter().map(ObjectId::to_string).collect::<Vec<_>>());
-        let sql = self.either(
-            "SELECT id, kind, size, packed FROM account_objects WHERE id IN (SELECT unhex(value) FROM json_each($1))",
-            "SELECT id, kind, size, packed FROM account_objects \
-             WHERE id = ANY(ARRAY(SELECT decode(jsonb_array_elements_text($1::jsonb), 'hex')))",
-        );
-        let rows = on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>(sql).bind(&list).fetch_all(db))?;
         let mut objects = HashMap::new();
-        for row in rows {
+        for row in self.account_object_rows(&ids).await? {
             let object = row.read()?;
             objects.insert(object.id, object);
         }
@@ -379,6 +369,28 @@ impl Store {
             None => Ok(objects),
             Some(id) => Err(missing(*id)),
         }
+    }
+
+    /// Returns those of several objects that can be read. The others are missing or damaged.
+    pub(super) async fn account_readable_objects(
+        &self,
+        ids: impl IntoIterator<Item = ObjectId>,
+    ) -> Result<Vec<GitObject>> {
+        let rows = self.account_object_rows(&ids.into_iter().collect()).await?;
+        Ok(rows.into_iter().filter_map(|row| row.read().ok()).collect())
+    }
+
+    async fn account_object_rows(&self, ids: &BTreeSet<ObjectId>) -> Result<Vec<ObjectColumns>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = json_list(&ids.iter().map(ObjectId::to_string).collect::<Vec<_>>());
+        let sql = self.either(
+            "SELECT id, kind, size, packed FROM account_objects WHERE id IN (SELECT unhex(value) FROM json_each($1))",
+            "SELECT id, kind, size, packed FROM account_objects \
+             WHERE id = ANY(ARRAY(SELECT decode(jsonb_array_elements_text($1::jsonb), 'hex')))",
+        );
+        on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>(sql).bind(&list).fetch_all(db))
     }
 
     /// Returns the number of the update that added an object. `None`: it does not exist.
@@ -409,17 +421,16 @@ impl Store {
         objects.collect()
     }
 
-    /// Returns all commits, with what `kept` keeps of their content.
+    /// Returns all commits that can be read, with what `kept` keeps of their content.
     pub(super) async fn account_commits(
         &self,
         kept: fn(Vec<u8>) -> Vec<u8>,
     ) -> Result<HashMap<ObjectId, (Kind, Vec<u8>)>> {
         let add = |mut all: HashMap<ObjectId, (Kind, Vec<u8>)>, row: ObjectColumns| {
-            let read = row.read().map(|object| {
+            if let Ok(object) = row.read() {
                 all.insert(object.id, (object.kind, kept(object.content)));
-                all
-            });
-            std::future::ready(read)
+            }
+            std::future::ready(Ok(all))
         };
         // Without an order, both databases read the table from its beginning to its end.
         on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>(
@@ -548,6 +559,17 @@ impl Store {
     pub async fn account_highest(&self) -> Result<Option<AccountId>> {
         let highest = on_pool!(self, db => sqlx::query_scalar::<_, Option<i64>>("SELECT MAX(number) FROM accounts").fetch_one(db))?;
         highest.map(account_id).transpose()
+    }
+
+    /// Returns the highest account that has a branch, with or without a row.
+    pub(super) async fn account_highest_branch(&self) -> Result<Option<AccountId>> {
+        let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT name FROM account_refs WHERE name LIKE 'refs/users/%'").fetch_all(db))?;
+        let accounts = names.iter().filter_map(|name| match name.parse() {
+            Ok(AllUsersRef::User(account)) => Some(account),
+            _ => None,
+        });
+        Ok(accounts.max())
     }
 
     /// Returns the external ID with this key.

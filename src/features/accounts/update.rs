@@ -139,6 +139,23 @@ pub enum UpdateRefusal {
     TooManyStars,
 }
 
+impl UpdateRefusal {
+    /// Returns true if the rows of this account are refused.
+    pub(super) fn refuses(&self, account: &IndexedAccount) -> bool {
+        match self {
+            Self::EmailTaken(email, _) => {
+                let mut own = account.emails.iter();
+                own.any(|own| own.key() == email.key())
+            }
+            Self::ExternalIdTaken(key, _) => {
+                let mut own = account.external_ids.iter();
+                own.any(|(own, _)| own == key)
+            }
+            Self::TooManyStars => false,
+        }
+    }
+}
+
 impl Store {
     /// Stores an update, all of it or nothing.
     pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {

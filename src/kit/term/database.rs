@@ -56,10 +56,14 @@ impl DatabaseFlags {
         }
     }
 
+    /// Reads the settings of the data directory and the database.
+    pub fn storage(&self) -> anyhow::Result<StorageConfig> {
+        Ok(StorageConfig::from_raw(&self.settings()?).map_err(Usage::new)?)
+    }
+
     /// Opens the database, which must exist.
     pub async fn open(&self) -> anyhow::Result<Store> {
-        let storage = StorageConfig::from_raw(&self.settings()?).map_err(Usage::new)?;
-        open(&storage).await
+        open(&self.storage()?).await
     }
 }
 

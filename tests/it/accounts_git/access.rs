@@ -6,6 +6,7 @@ use insta::assert_snapshot;
 
 use super::without_ids;
 use crate::accounts_api::see_pulls;
+use crate::support::db::execute_on;
 use crate::support::office::{ADMIN, Clone, Office, WATCH, git, words_of};
 use crate::support::program::{Said, lockkeeper};
 
@@ -374,6 +375,56 @@ async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
         "a star of somebody without the capability",
         without_ids(&refused)
     );
+}
+
+/// Without the ref, the numbers of the accounts say what is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sequence_that_is_begun_again_is_above_all_accounts() {
+    let office = Office::open().await;
+    let (_, credentials) = administrator(&office, "root");
+    assert_eq!(office.person("jdoe").0, "1000001");
+    // Nothing of Lockkeeper does this. The row of the highest account is lost with the ref.
+    for damage in [
+        "DELETE FROM account_refs WHERE name = 'refs/sequences/accounts'",
+        "DELETE FROM accounts WHERE number = 1000001",
+        "UPDATE account_updates SET number = number + 1",
+    ] {
+        execute_on(&office.server.database(), damage).await;
+    }
+    let checked = office.accounts("check", &[]).out;
+    let missing =
+        "refs/sequences/accounts: error: there is no next number, but account 1000001 exists; ";
+    assert!(checked.starts_with(missing), "{checked}");
+    let created = office.accounts("create", &["next"]);
+    assert_eq!(created.code, 1, "{}", created.out);
+    assert!(
+        created
+            .err
+            .contains("the next number would be 1000000, but account 1000001 exists"),
+        "{}",
+        created.err
+    );
+
+    let clone = office.clone_of(&credentials, "root");
+    let target = |number: &str| {
+        std::fs::write(clone.dir.join("number"), number).unwrap();
+        let blob = clone.git(&["hash-object", "-w", "number"]);
+        format!("{}:refs/sequences/accounts", blob.trim())
+    };
+    for number in ["1", "1000000", "1000001"] {
+        let refused = clone.refused(&["--force", "origin", &target(number)]);
+        let why = format!(
+            "error: {number} was given already, or is below a number that was; write 1000002 or more"
+        );
+        assert!(refused.contains(&why), "{refused}");
+        assert!(refused.contains("(invalid sequence)"), "{refused}");
+    }
+    let pushed = clone.push(&["--force", "origin", &target("1000002")]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    assert_eq!(office.accounts("create", &["next"]).out, "1000002\n");
+    let url = office.server.database();
+    let again = lockkeeper(&["reindex", "accounts"], &url, &[], &[]);
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

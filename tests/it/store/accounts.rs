@@ -39,6 +39,10 @@ store_test!(
     a_copy_without_accounts_is_not_imported,
     a_query_finds_the_same_on_both_databases,
     tables_that_differ_from_the_branches_are_named_and_made_again,
+    what_cannot_be_read_keeps_no_other_tables_from_being_made_again,
+    unreadable_external_ids_stay_and_everything_else_is_made_again,
+    no_number_is_given_without_a_sequence_as_long_as_there_are_accounts,
+    stars_on_changes_that_the_server_has_never_seen_are_warnings,
     accounts_are_checked_while_they_change,
     a_check_reads_no_old_files,
     tables_are_made_again_while_accounts_change,
@@ -194,10 +198,7 @@ async fn numbers_from_before_a_restored_backup_are_not_given(db: &TestDb) {
     let sequence = GitObject::new(Kind::Blob, b"1000001".to_vec()).id;
     let back = format!(
         "UPDATE account_refs SET object_id = {} WHERE name = 'refs/sequences/accounts'",
-        match db.url {
-            DatabaseUrl::Postgres(_) => format!("'\\x{sequence}'::bytea"),
-            DatabaseUrl::Sqlite(_) => format!("X'{sequence}'"),
-        }
+        bytes(db, &sequence.to_string())
     );
     execute(db, &back).await;
     execute(db, "DELETE FROM account_refs WHERE name LIKE 'refs/users/%' AND name <> 'refs/users/00/1000000'").await;
@@ -597,6 +598,214 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
         "The tables of 20 accounts agree with the branches. Nothing was changed.\n"
     );
     assert_sound(db);
+}
+
+/// Returns bytes as SQL has them.
+fn bytes(db: &TestDb, hex: &str) -> String {
+    match db.url {
+        DatabaseUrl::Postgres(_) => format!("'\\x{hex}'::bytea"),
+        DatabaseUrl::Sqlite(_) => format!("X'{hex}'"),
+    }
+}
+
+/// Creates the accounts 1000000 `kim`, 1000001 `lee` and 1000002 `zoe` with addresses, and stars of the first and the last.
+async fn three_accounts(db: &TestDb) -> AllUsers {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    for (number, name) in (1..).zip(["kim", "lee", "zoe"]) {
+        open_pull(db.store(), number).await;
+        let new = NewAccount {
+            username: Some(ExternalIdKey::username(name).unwrap()),
+            full_name: Some(name.to_owned()),
+            email: Some(format!("{name}@example.com").parse().unwrap()),
+            ..NewAccount::default()
+        };
+        let account = users.create(&by_ops(), &new).await.unwrap();
+        if name != "lee" {
+            label(&users, account, 1, "star", "").await.unwrap();
+        }
+    }
+    users
+}
+
+async fn what_cannot_be_read_keeps_no_other_tables_from_being_made_again(db: &TestDb) {
+    const LEE: &str = "refs/users/01/1000001";
+    const STAR: &str = "refs/starred-changes/01/1/1000000";
+    let users = three_accounts(db).await;
+    let index = async || db.store().account_index().await.unwrap();
+    let reindex = || lockkeeper(&["reindex", "accounts"], &db.url, &[], &[]);
+    let whole = index().await;
+    let point = async |name: &str, id: &str| {
+        let id = bytes(db, id);
+        let sql = format!("UPDATE account_refs SET object_id = {id} WHERE name = '{name}'");
+        execute(db, &sql).await;
+    };
+    point(LEE, &"11".repeat(20)).await;
+    // Labels are no commit.
+    point(STAR, &whole.refs["refs/users/00/1000000"].to_string()).await;
+    for damage in [
+        "UPDATE accounts SET full_name = 'x'",
+        "DELETE FROM account_emails WHERE account <> 1000001",
+        "DELETE FROM account_stars",
+        // It would let somebody in.
+        "INSERT INTO account_external_ids (external_id, account, note_id) SELECT 'github:583231', account, note_id \
+         FROM account_external_ids WHERE external_id = 'username:lee'",
+    ] {
+        execute(db, damage).await;
+    }
+    let said = reindex();
+    assert_eq!(said.code, 1, "{}", said.err);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", said.out);
+    let unreadable = |name: &str| format!("{name}: error: an object cannot be read: ");
+    assert!(lines[0].starts_with(&unreadable(STAR)), "{}", said.out);
+    assert!(lines[1].starts_with(&unreadable(LEE)), "{}", said.out);
+    let note = format!(
+        "Made the tables of 3 accounts again, of 3 in total. What cannot be read left its tables as they were: {LEE}, {STAR}. \
+         Correct the errors in the branches.\n"
+    );
+    assert!(said.err.ends_with(&note), "{}", said.err);
+    let now = index().await;
+    let names = now.accounts.iter().map(|row| row.full_name.as_deref());
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        [Some("kim"), Some("x"), Some("zoe")]
+    );
+    assert_eq!(now.external_ids, whole.external_ids);
+    assert_eq!(now.emails, whole.emails);
+    let stars: Vec<u32> = now.stars.keys().map(|(account, _)| account.get()).collect();
+    assert_eq!(stars, [1_000_002]);
+
+    // Nothing is left to do, and the problems stay.
+    let again = reindex();
+    assert_eq!(again.code, 1);
+    assert!(
+        again.err.contains("Made the tables of 0 accounts again"),
+        "{}",
+        again.err
+    );
+    let failed = users.check().await.unwrap_err().to_string();
+    let named = format!("the accounts break 2 rules: {}", unreadable(STAR));
+    assert!(failed.starts_with(&named), "{failed}");
+
+    // An account without rows has a name of another one.
+    for damage in [
+        "DELETE FROM accounts WHERE number = 1000001",
+        "UPDATE account_external_ids SET account = 1000001 WHERE external_id = 'username:kim'",
+        "UPDATE accounts SET full_name = 'x'",
+    ] {
+        execute(db, damage).await;
+    }
+    let said = reindex();
+    assert_eq!(said.code, 1);
+    let kept = format!("refs/users/00/1000000, {LEE}, {STAR}. ");
+    assert!(said.err.contains(&kept), "{}", said.err);
+    let now = index().await;
+    let names = now.accounts.iter().map(|row| row.full_name.as_deref());
+    assert_eq!(names.collect::<Vec<_>>(), [Some("x"), Some("zoe")]);
+
+    for name in [LEE, STAR] {
+        point(name, &whole.refs[name].to_string()).await;
+    }
+    let said = reindex();
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert_eq!(index().await, whole);
+    assert_sound(db);
+}
+
+async fn unreadable_external_ids_stay_and_everything_else_is_made_again(db: &TestDb) {
+    let users = three_accounts(db).await;
+    let whole = db.store().account_index().await.unwrap();
+    for damage in [
+        // The files of an account are no notes.
+        "UPDATE account_refs SET object_id = (SELECT object_id FROM account_refs WHERE name = 'refs/users/00/1000000') \
+         WHERE name = 'refs/meta/external-ids'",
+        "UPDATE accounts SET active = FALSE, username = 'x' WHERE number = 1000000",
+        "DELETE FROM account_words",
+        "DELETE FROM account_stars",
+    ] {
+        execute(db, damage).await;
+    }
+    let said = lockkeeper(&["reindex", "accounts"], &db.url, &[], &[]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!(lines.len(), 1, "{}", said.out);
+    assert!(
+        lines[0].starts_with("refs/meta/external-ids: error: ")
+            && lines[0].contains("`account.config` is not a note"),
+        "{}",
+        said.out
+    );
+    let note = "Made the tables of 3 accounts again, of 3 in total. What cannot be read left its tables as they were: \
+                refs/meta/external-ids. Correct the errors in the branches.\n";
+    assert!(said.err.ends_with(note), "{}", said.err);
+    let mut now = db.store().account_index().await.unwrap();
+    now.refs.clone_from(&whole.refs);
+    assert_eq!(now, whole);
+    let failed = users.check().await.unwrap_err().to_string();
+    assert!(
+        failed.starts_with("the accounts break 1 rule: "),
+        "{failed}"
+    );
+}
+
+async fn no_number_is_given_without_a_sequence_as_long_as_there_are_accounts(db: &TestDb) {
+    let users = three_accounts(db).await;
+    for damage in [
+        "DELETE FROM account_refs WHERE name = 'refs/sequences/accounts'",
+        "DELETE FROM accounts",
+    ] {
+        execute(db, damage).await;
+    }
+    let refused = users.create(&by_ops(), &NewAccount::default()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "no account can be created: the next number would be 1000000, but account 1000002 exists; write a number above \
+         1000002 into refs/sequences/accounts"
+    );
+    let failed = users.check().await.unwrap_err().to_string();
+    assert!(
+        failed.starts_with(
+            "the accounts break 1 rule: refs/sequences/accounts: error: there is no next number"
+        ),
+        "{failed}"
+    );
+    // Their rows are there again.
+    assert_eq!(db.store().account_index().await.unwrap().accounts.len(), 3);
+}
+
+async fn stars_on_changes_that_the_server_has_never_seen_are_warnings(db: &TestDb) {
+    three_accounts(db).await;
+    let star = "INSERT INTO account_refs (name, object_id) SELECT 'refs/starred-changes/17/17/1000000', object_id \
+                FROM account_refs WHERE name = 'refs/starred-changes/01/1/1000000'";
+    execute(db, star).await;
+    let again = lockkeeper(&["reindex", "accounts"], &db.url, &[], &[]);
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    assert_eq!(
+        checked.out,
+        "refs/starred-changes/17/17/1000000: warning: the server has never seen change 17; another change may get the number, \
+         so remove the star\n"
+    );
+    // Many of them do not hide the rest.
+    for change in 101..=125 {
+        let name = format!("refs/starred-changes/{:02}/{change}/1000000", change % 100);
+        execute(
+            db,
+            &star.replace("refs/starred-changes/17/17/1000000", &name),
+        )
+        .await;
+    }
+    let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]).out;
+    let lines: Vec<&str> = checked.lines().collect();
+    let named = lines
+        .iter()
+        .filter(|line| line.contains(": warning: the server"));
+    assert_eq!(named.count(), 20, "{checked}");
+    let rest = "refs/starred-changes/: warning: further stars on changes that the server has never seen: 6; another change may \
+                get the number, so remove the star";
+    assert!(lines.contains(&rest), "{checked}");
 }
 
 /// Waits for something that only reads, with an update at each moment in which it waits for the database. On a busy machine,

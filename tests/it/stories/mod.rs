@@ -1,6 +1,7 @@
 //! Stories: the actions of people at a pull request and the exact comments that they read, on both databases.
 
 mod accounts;
+mod accounts_cache;
 mod accounts_mirror;
 mod applications;
 mod apply;

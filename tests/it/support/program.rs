@@ -1,6 +1,6 @@
 //! Runs the program itself, as people run it with the database of a server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lockkeeper::store::DatabaseUrl;
@@ -22,12 +22,24 @@ impl Said {
     }
 }
 
-/// Runs `lockkeeper COMMAND… --database-url … ARGS…` with only these variables.
+/// Runs `lockkeeper COMMAND… --database-url … ARGS…` with only these variables, and with an empty data directory.
+pub fn lockkeeper(
+    command: &[&str],
+    on: &DatabaseUrl,
+    args: &[&str],
+    variables: &[(&str, &str)],
+) -> Said {
+    let data = tempfile::tempdir().unwrap();
+    lockkeeper_in(data.path(), command, on, args, variables)
+}
+
+/// Runs `lockkeeper COMMAND… --database-url … --data-dir … ARGS…` with only these variables.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program under test is run as people run it"
 )]
-pub fn lockkeeper(
+pub fn lockkeeper_in(
+    data_dir: &Path,
     command: &[&str],
     on: &DatabaseUrl,
     args: &[&str],
@@ -37,12 +49,11 @@ pub fn lockkeeper(
         DatabaseUrl::Sqlite(_) => on.to_string(),
         DatabaseUrl::Postgres(_) => on.to_string().replace("://", "://postgres@"),
     };
-    let data = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
     program
         .args(command)
         .args(["--database-url", &url, "--data-dir"])
-        .arg(data.path())
+        .arg(data_dir)
         .args(args);
     let output = program
         .env_clear()

@@ -39,6 +39,22 @@ pub fn judge_user_branch(
     external_ids: &[ExternalId],
     rules: KeyRules,
 ) -> AccountFindings {
+    judge_branch(files, Some(external_ids), rules)
+}
+
+/// Judges all files of a user branch but for the preferred address, because the external IDs of the account are not known.
+pub fn judge_user_branch_alone(
+    files: &BTreeMap<String, Vec<u8>>,
+    rules: KeyRules,
+) -> AccountFindings {
+    judge_branch(files, None, rules)
+}
+
+fn judge_branch(
+    files: &BTreeMap<String, Vec<u8>>,
+    external_ids: Option<&[ExternalId]>,
+    rules: KeyRules,
+) -> AccountFindings {
     let mut findings = AccountFindings::default();
     findings.add("user branch", unusable(judge_sizes(files)));
     for (path, content) in files {
@@ -139,9 +155,9 @@ fn judge_other_file(path: &str, content: &[u8], known: &[&str]) -> Vec<Problem> 
     problems
 }
 
-fn judge_properties(text: &ConfigText, external_ids: &[ExternalId]) -> Vec<Problem> {
+fn judge_properties(text: &ConfigText, external_ids: Option<&[ExternalId]>) -> Vec<Problem> {
     let (config, mut problems) = AccountConfig::read(text);
-    let Some(preferred) = config.preferred_email else {
+    let (Some(preferred), Some(external_ids)) = (config.preferred_email, external_ids) else {
         return problems;
     };
     let emails: Vec<&AccountEmail> = external_ids
@@ -346,6 +362,21 @@ mod tests {
             ("notes/mine.txt", "anything"),
         ];
         assert_eq!(judge_branch(&files), [""; 0]);
+    }
+
+    #[test]
+    fn without_external_ids_nothing_is_said_about_the_preferred_address() {
+        let files = branch(&[
+            (
+                "account.config",
+                "[account]\n\tpreferredEmail = john@example.com\n",
+            ),
+            ("preferences.config", "[diff]\n\ttabSize = wide\n"),
+        ]);
+        let lines = judge_user_branch(&files, &[], RULES).lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let alone = judge_user_branch_alone(&files, RULES).lines();
+        assert_eq!(alone, lines[1..], "{lines:?}");
     }
 
     #[test]

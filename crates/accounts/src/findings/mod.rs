@@ -8,7 +8,7 @@ use sha1::{Digest as _, Sha1};
 
 pub use self::judge::{
     MAX_BRANCH_FILES, judge_access, judge_defaults, judge_external_ids, judge_notes,
-    judge_user_branch,
+    judge_user_branch, judge_user_branch_alone,
 };
 use crate::text::shown;
 

@@ -97,12 +97,16 @@ impl AccountsEdit<'_> {
     async fn next_free(&mut self) -> Result<AccountId, AccountsError> {
         // Before the sequence, which another update may move in between: then it is above this number all the more.
         let highest = self.store.account_highest().await?;
-        let next = match self.read_ref(AllUsersRef::AccountSequence).await? {
-            None => AccountId::FIRST,
+        let (next, highest) = match self.read_ref(AllUsersRef::AccountSequence).await? {
+            // A server with accounts has a sequence. Without it, rows may be missing as well.
+            None => {
+                let branches = self.store.account_highest_branch().await?;
+                (AccountId::FIRST, highest.max(branches))
+            }
             Some(id) => {
-                AccountSequence::parse(&self.objects.get(id).await?.content)
-                    .map_err(AccountsError::Sequence)?
-                    .0
+                let next = AccountSequence::parse(&self.objects.get(id).await?.content)
+                    .map_err(AccountsError::Sequence)?;
+                (next.0, highest)
             }
         };
         match highest {
@@ -125,8 +129,10 @@ impl AccountsEdit<'_> {
         seen: Option<ObjectId>,
         next: AccountSequence,
     ) -> Result<(), AccountsError> {
-        // Before the sequence, which another update may move in between: then the ref is not where it was seen.
-        let highest = self.store.account_highest().await?;
+        // Before the sequence, which another update may move in between: then the ref is not where it was seen. An account
+        // whose row is missing has its number, too.
+        let rows = self.store.account_highest().await?;
+        let highest = rows.max(self.store.account_highest_branch().await?);
         if self.read_ref(AllUsersRef::AccountSequence).await? != seen {
             return Err(AccountsError::Moved);
         }
@@ -134,17 +140,20 @@ impl AccountsEdit<'_> {
             None => None,
             Some(id) => AccountSequence::parse(&self.objects.get(id).await?.content).ok(),
         };
-        let lowest = highest.and_then(AccountId::next);
-        let lowest = lowest.max(present.map(|present| present.0));
-        if let Some(lowest) = lowest.filter(|lowest| next.0 < *lowest) {
+        let above = highest.map(|highest| highest.get() + 1);
+        let lowest = above.max(present.map(|present| present.0.get()));
+        if let Some(lowest) = lowest.filter(|lowest| next.0.get() < *lowest) {
             let what = format!(
                 "{} was given already, or is below a number that was",
                 next.0
             );
-            let fix = format!("write {lowest} or more");
+            let fix = match AccountId::new(lowest) {
+                Some(lowest) => format!("write {lowest} or more"),
+                None => "no number is left".to_owned(),
+            };
             return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
         }
-        let most = lowest.map_or(AccountId::FIRST.get(), AccountId::get) + MAX_SKIPPED;
+        let most = lowest.unwrap_or(AccountId::FIRST.get()) + MAX_SKIPPED;
         if next.0.get() > most {
             let what = format!(
                 "{} leaves out more than {MAX_SKIPPED} numbers forever",

@@ -5,10 +5,12 @@
 //! | `access.rs` | what a client may fetch and push |
 //! | `mirror.rs` | the reconciler that pushes all accounts to another server |
 //! | `view.rs` | repositories with exactly that |
+//! | `cache.rs` | the reconciler that compares these repositories with the database |
 //! | `wire.rs` | the protocol of a push |
 //! | `push.rs` | the verdict on a push |
 
 mod access;
+mod cache;
 mod mirror;
 mod push;
 mod view;
@@ -29,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
+pub(super) use self::cache::{RECONCILER as CACHE_RECONCILER, cache_faults};
 pub(super) use self::mirror::RECONCILER as MIRROR_RECONCILER;
 use self::push::push;
 pub(crate) use self::view::ACCOUNTS_DIR;

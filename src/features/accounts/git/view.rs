@@ -19,7 +19,7 @@ use crate::git::{GitSettings, ServeError, ServedPlace, ServedPlaces, ServedRepo}
 /// Directory of the repositories that git serves, in the data directory.
 pub(crate) const ACCOUNTS_DIR: &str = "all-users";
 /// Repository with all objects.
-const ALL: &str = "all.git";
+pub(super) const ALL: &str = "all.git";
 /// Maximum number of objects that are read from the database at once.
 const AT_ONCE: i64 = 1_000;
 /// Time in which a repository is made again at most once.
@@ -29,8 +29,8 @@ const ALONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Repositories for callers, below the data directory. All of them can be removed at any time.
 pub(super) struct Views {
-    settings: GitSettings,
-    dir: PathBuf,
+    pub(super) settings: GitSettings,
+    pub(super) dir: PathBuf,
     places: Arc<ServedPlaces>,
 }
 
@@ -45,11 +45,14 @@ pub(super) struct View {
 impl View {
     /// Returns the object that a ref points to.
     pub(super) fn find(&self, name: &str) -> Option<ObjectId> {
-        let found = self
-            .refs
-            .binary_search_by(|(known, _)| known.as_str().cmp(name));
-        found.ok().map(|at| self.refs[at].1)
+        find_ref(&self.refs, name)
     }
+}
+
+/// Returns the object that one of these sorted refs points to.
+pub(super) fn find_ref(refs: &[(String, ObjectId)], name: &str) -> Option<ObjectId> {
+    let found = refs.binary_search_by(|(known, _)| known.as_str().cmp(name));
+    found.ok().map(|at| refs[at].1)
 }
 
 /// Keeps the repositories of a request from being removed.
@@ -133,7 +136,7 @@ impl Views {
         self.up_to_date(users, caller, used).await.map(Some)
     }
 
-    fn place(&self, name: &str) -> Arc<ServedPlace> {
+    pub(super) fn place(&self, name: &str) -> Arc<ServedPlace> {
         self.places.of(name)
     }
 
@@ -155,7 +158,7 @@ impl Views {
         Ok(alone.downgrade())
     }
 
-    fn remove_dir(&self, name: &str) -> Result<(), ViewError> {
+    pub(super) fn remove_dir(&self, name: &str) -> Result<(), ViewError> {
         let dir = self.dir.join(name);
         match std::fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -179,7 +182,7 @@ impl Views {
     }
 
     /// Returns the refs that a caller may read, sorted by name.
-    async fn readable(
+    pub(super) async fn readable(
         &self,
         users: &AllUsers,
         caller: &AccountCaller,
@@ -285,15 +288,20 @@ async fn own_stars(
     Ok(refs)
 }
 
-/// Adds all objects that are not here yet. A file names the last one that is here, and the number of its update. If the
-/// database has another number for it, the database was restored from a backup, and everything is added again.
-async fn add_all(users: &AllUsers, repo: &ServedRepo) -> Result<(), ViewError> {
-    let path = repo.dir().join("lockkeeper-last");
-    let failed = |error| ViewError::File(path.clone(), error);
+/// Name of the file with the last object that is here, and with the number of its update.
+const LAST: &str = "lockkeeper-last";
+
+/// Returns the number of an update and an object of it: all objects up to this one are here. If the database has another
+/// number for the object, the database was restored from a backup, and everything is added again.
+pub(super) async fn added_up_to(
+    users: &AllUsers,
+    repo: &ServedRepo,
+) -> Result<(i64, ObjectId), ViewError> {
+    let path = repo.dir().join(LAST);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(ViewError::File(path, error)),
     };
     let last = text.trim().split_once(' ');
     let last = last.and_then(|(number, id)| {
@@ -302,12 +310,19 @@ async fn add_all(users: &AllUsers, repo: &ServedRepo) -> Result<(), ViewError> {
             ObjectId::from_hex(id.as_bytes()).ok()?,
         ))
     });
-    let mut after = (0, ObjectId::null(gix_hash::Kind::Sha1));
     if let Some((number, id)) = last
         && users.store().account_object_update(id).await? == Some(number)
     {
-        after = (number, id);
+        return Ok((number, id));
     }
+    Ok((0, ObjectId::null(gix_hash::Kind::Sha1)))
+}
+
+/// Adds all objects that are not here yet.
+async fn add_all(users: &AllUsers, repo: &ServedRepo) -> Result<(), ViewError> {
+    let path = repo.dir().join(LAST);
+    let failed = |error| ViewError::File(path.clone(), error);
+    let mut after = added_up_to(users, repo).await?;
     loop {
         let objects = users.store().account_objects_after(after, AT_ONCE).await?;
         let Some((newest, object)) = objects.last() else {

@@ -106,7 +106,10 @@ impl Bot {
             .expect("the pages can be built")
             .layer(map_request(move |mut request: Request| {
                 let said = HeaderValue::from_str(&said).expect("it is ASCII");
-                request.headers_mut().insert(header::AUTHORIZATION, said);
+                request
+                    .headers_mut()
+                    .entry(header::AUTHORIZATION)
+                    .or_insert(said);
                 request
                     .headers_mut()
                     .insert(header::HOST, HeaderValue::from_static("locks.example.com"));

@@ -169,7 +169,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let damage = look().unwrap_err();
         assert!(
-            matches!(damage, ServedDamage::Object(id, _) if id.to_string() == tree),
+            matches!(damage, ServedDamage::Object(id, _) if id == missing[0].id),
             "{damage}"
         );
         // The content of another object.

@@ -917,6 +917,10 @@ async fn the_tables_of_one_account_are_made_again() {
     admin
         .done(Method::POST, "/jdoe/index", Value::Null, 204)
         .await;
+    let refused = admin.ask(Method::POST, "/kim/index", None).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    let why = "refs/users/01/1000001 cannot be read, so its tables stay as they are; correct the branch first.";
+    assert!(refused.text.contains(why), "{}", refused.text);
     execute_on(&office.server.database(), &size("+ 2")).await;
     let detail = jdoe.get("/self/detail").await.json();
     assert_eq!(detail["starred_changes"][0]["labels"], json!(["star"]));

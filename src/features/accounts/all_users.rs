@@ -113,6 +113,9 @@ pub enum AccountsError {
     /// A stored object cannot be read.
     #[error("All-Users is damaged: {0}")]
     Damaged(String),
+    /// The rows of an account cannot be made from its branch.
+    #[error("{} cannot be read, so its tables stay as they are; correct the branch first", AllUsersRef::User(*.0))]
+    Unreadable(AccountId),
     /// The ref is not where the caller of a push saw it.
     #[error("somebody else was faster; fetch first")]
     Moved,
@@ -162,6 +165,7 @@ impl AccountsError {
             | Self::NoExternalId(_)
             | Self::EmailTaken(..)
             | Self::ExternalIdTaken(..)
+            | Self::Unreadable(_)
             | Self::Moved
             | Self::LockedOut
             | Self::RightsChanged

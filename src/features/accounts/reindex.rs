@@ -125,11 +125,8 @@ impl AllUsers {
         for _ in 0..ATTEMPTS {
             let state = self.state_of(account).await?;
             let reindexed = self.reindex(actor, &state).await?;
-            let name = AllUsersRef::User(account);
-            if reindexed.kept.contains(&name) {
-                return Err(AccountsError::Damaged(format!(
-                    "{name} cannot be read, so its tables stay as they are"
-                )));
+            if reindexed.kept.contains(&AllUsersRef::User(account)) {
+                return Err(AccountsError::Unreadable(account));
             }
             if reindexed.left == 0 {
                 return Ok(());

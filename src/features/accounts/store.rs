@@ -563,8 +563,13 @@ impl Store {
 
     /// Returns the highest account that has a branch, with or without a row.
     pub(super) async fn account_highest_branch(&self) -> Result<Option<AccountId>> {
-        let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(
-            "SELECT name FROM account_refs WHERE name LIKE 'refs/users/%'").fetch_all(db))?;
+        // `0` is the character after `/`. SQLite reads a range from the index, and for `LIKE` all refs.
+        let sql = self.either(
+            "SELECT name FROM account_refs WHERE name >= 'refs/users/' AND name < 'refs/users0'",
+            "SELECT name FROM account_refs \
+             WHERE name COLLATE \"C\" >= 'refs/users/' AND name COLLATE \"C\" < 'refs/users0'",
+        );
+        let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(sql).fetch_all(db))?;
         let accounts = names.iter().filter_map(|name| match name.parse() {
             Ok(AllUsersRef::User(account)) => Some(account),
             _ => None,

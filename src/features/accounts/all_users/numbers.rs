@@ -95,30 +95,38 @@ impl AccountsEdit<'_> {
     }
 
     async fn next_free(&mut self) -> Result<AccountId, AccountsError> {
-        // Before the sequence, which another update may move in between: then it is above this number all the more.
-        let highest = self.store.account_highest().await?;
-        let (next, highest) = match self.read_ref(AllUsersRef::AccountSequence).await? {
-            // A server with accounts has a sequence. Without it, rows may be missing as well.
-            None => {
-                let branches = self.store.account_highest_branch().await?;
-                (AccountId::FIRST, highest.max(branches))
-            }
-            Some(id) => {
-                let next = AccountSequence::parse(&self.objects.get(id).await?.content)
-                    .map_err(AccountsError::Sequence)?;
-                (next.0, highest)
-            }
-        };
-        match highest {
-            Some(highest) if highest >= next => Err(AccountsError::Sequence(Problem::error(
-                None,
-                format!("the next number would be {next}, but account {highest} exists"),
-                format!(
-                    "write a number above {highest} into {}",
-                    AllUsersRef::AccountSequence
-                ),
-            ))),
-            _ => Ok(next),
+        let sequence = AllUsersRef::AccountSequence;
+        loop {
+            // Before the sequence, which another update may move in between: then it is above this number all the more.
+            let mut highest = self.store.account_highest().await?;
+            let next = if let Some(id) = self.read_ref(sequence).await? {
+                AccountSequence::parse(&self.objects.get(id).await?.content)
+                    .map_err(AccountsError::Sequence)?
+                    .0
+            } else {
+                // A server with accounts has a sequence. Without it, rows may be missing as well.
+                highest = highest.max(self.store.account_highest_branch().await?);
+                if highest.is_some()
+                    && self
+                        .store
+                        .account_ref(&sequence.to_string())
+                        .await?
+                        .is_some()
+                {
+                    // Another server has created the first account, and the sequence with it, since the sequence was read.
+                    self.refs.remove(&sequence);
+                    continue;
+                }
+                AccountId::FIRST
+            };
+            return match highest.filter(|highest| *highest >= next) {
+                None => Ok(next),
+                Some(highest) => Err(AccountsError::Sequence(Problem::error(
+                    None,
+                    format!("the next number would be {next}, but account {highest} exists"),
+                    format!("write a number above {highest} into {sequence}"),
+                ))),
+            };
         }
     }
 

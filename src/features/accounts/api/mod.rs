@@ -338,6 +338,7 @@ impl From<AccountsError> for WebError {
             AccountsError::RightsChanged => {
                 (StatusCode::CONFLICT, "The access control has changed")
             }
+            AccountsError::Unreadable(_) => (StatusCode::CONFLICT, "The branch cannot be read"),
             AccountsError::NoAccount(_) => (StatusCode::NOT_FOUND, "No such account"),
             AccountsError::NoChange(_) => (StatusCode::NOT_FOUND, "No such change"),
             AccountsError::NoExternalId(_) => {

@@ -1,12 +1,12 @@
-//! Rows of versions, names, packages, records and downloads, written with one statement for each table, however many there
-//! are.
+//! Rows of versions, names, packages, records and downloads, read or written with one statement for each table, however
+//! many there are.
 //!
-//! A page of another deployment has up to 1,000 records. A round trip for each of their rows would take longer than
-//! everything else.
+//! A page of another deployment has up to 1,000 records, and a list of conflicts as many versions. A round trip for
+//! each of their rows would take longer than everything else.
 //!
 //! The rows are one parameter: a list of objects in JSON, which both databases take apart in the same way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use lockkeeper_registry::merge::ContentConflict;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::store::{
     RegistryVersion, VersionRow, broken, version_columns, version_sql, versions_of,
 };
-use crate::store::{Result, Tx, execute, on_tx};
+use crate::store::{Result, Store, Tx, execute, on_pool, on_tx};
 
 /// Returns a statement for SQLite and for PostgreSQL. `$sql` gets the source of the objects, and the conversion of a time.
 macro_rules! for_both {
@@ -258,6 +258,28 @@ pub(super) struct LoggedRecord<'a> {
     pub(super) record: &'a Record,
     /// Text of the record.
     pub(super) text: &'a str,
+}
+
+impl Store {
+    /// Returns the versions with these keys in any state but absent.
+    pub(super) async fn registry_versions_by_key(
+        &self,
+        keys: &BTreeSet<VersionKey>,
+    ) -> Result<BTreeMap<VersionKey, RegistryVersion>> {
+        if keys.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let [sqlite, postgres] = VERSIONS;
+        let sql = if self.is_shared() { postgres } else { sqlite };
+        let keys = listed(keys.iter().map(key_row));
+        // Planned for the size that the tables have now, as in a transaction.
+        let rows = on_pool!(self, db => sqlx::query_as::<_, VersionRow>(sql)
+            .bind(keys.as_str()).persistent(false).fetch_all(db))?;
+        let versions = versions_of(rows)?.into_iter();
+        Ok(versions
+            .map(|version| (version.key.clone(), version))
+            .collect())
+    }
 }
 
 /// Returns the statement for the database of a transaction.

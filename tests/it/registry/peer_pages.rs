@@ -5,8 +5,10 @@ use lockkeeper::model::Sha256Digest;
 use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::states::VersionState;
+use serde_json::Value;
 
 use super::deployments::Deployment;
+use super::pages::{SIGNED_IN, page};
 use super::peers::{MODULE, OTHER_MODULE, digest_of, two};
 use crate::support::db::{Backend, TestDb, store_test};
 use crate::support::log;
@@ -81,6 +83,38 @@ async fn the_number_of_records_of_a_page_adds_no_statements() {
         many.join("\n")
     );
     assert_eq!(two.fault().await, None);
+}
+
+/// The contents of the versions here are read together, whether there is one conflict or many.
+#[tokio::test]
+async fn the_number_of_conflicts_adds_no_statements() {
+    let one = Deployment::open(Backend::Sqlite, ONE, &[]).await;
+    let two = Deployment::open(Backend::Postgres, TWO, &SIGNED_IN).await;
+    for deployment in [&one, &two] {
+        let office = &deployment.office;
+        office.namespace("module acme", Visibility::Public).await;
+    }
+    two.join(&one, "module acme/*", "module acme/*").await;
+    let mut conflicts = 0;
+    for (name, count) in [("few", 1), ("many", 20)] {
+        for number in 0..count {
+            let key = format!("module acme/{name}/aws 1.{number}.0");
+            one.office.publish(&key, &MODULE).await;
+            two.office.publish(&key, &OTHER_MODULE).await;
+        }
+        assert_eq!(two.pull().await, 0);
+        conflicts += count;
+        let who = Some("ops:a long password of the tests");
+        let heard = log::listen();
+        let answer = page(&two.server, "/api/registry/peers", who).await;
+        let heard = heard.end();
+        let told: Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(told["conflicts"].as_array().unwrap().len(), conflicts);
+        let reads = heard
+            .lines()
+            .filter(|line| line.contains("db.statement=") && line.contains("registry_versions"));
+        assert_eq!(reads.count(), 1, "{conflicts} conflicts: {heard}");
+    }
 }
 
 /// Everything that a deployment knows of the names of these tests, with the bytes and the number of fetched versions, and the

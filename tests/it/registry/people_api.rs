@@ -11,6 +11,7 @@ use lockkeeper::model::{
     ApplicationFields, ForgeHosts, PullRef, PullState, RepoId, Rights, Subject,
 };
 use lockkeeper::store::{PlanParts, RecordPlan};
+use lockkeeper_registry::dirhash::hash_files;
 use lockkeeper_registry::versions::VersionKey;
 use serde_json::Value;
 
@@ -27,6 +28,7 @@ store_test!(
     a_name_that_an_account_may_not_see_is_unknown_to_it,
     a_missing_version_is_explained_to_those_who_see_the_name,
     other_deployments_are_for_accounts_of_the_whole_server,
+    each_conflict_is_shown_with_the_contents_of_both_sides,
 );
 
 const OPS: &str = "ops:a long password of the tests";
@@ -355,4 +357,50 @@ async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {
         let refused = page(&limited, "/api/registry/peers", Some(who)).await;
         assert_eq!(refused.status, 403, "{who}");
     }
+}
+
+async fn each_conflict_is_shown_with_the_contents_of_both_sides(db: &TestDb) {
+    const THIRD_MODULE: [(&str, &[u8]); 1] = [("main.tf", b"output \"z\" {}\n")];
+    const LATER_VPC: &str = "module acme/vpc/aws 2.0.0";
+    let one = Deployment::open(db.backend, "one.example.com", &SIGNED_IN).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    let three = Deployment::open(db.backend, "three.example.com", &[]).await;
+    for deployment in [&one, &two, &three] {
+        let office = &deployment.office;
+        office.namespace("module acme", Visibility::Public).await;
+    }
+    for other in [&two, &three] {
+        other.join(&one, "module acme/*", "module acme/*").await;
+    }
+    // Two others have the first version, and one of them has the second one.
+    for (at, key, files) in [
+        (&one, VPC, &MODULE),
+        (&two, VPC, &OTHER_MODULE),
+        (&three, VPC, &THIRD_MODULE),
+        (&one, LATER_VPC, &THIRD_MODULE),
+        (&three, LATER_VPC, &MODULE),
+    ] {
+        at.office.publish(key, files).await;
+    }
+    assert_eq!(one.pull().await, 0);
+    let told = json(&one.server, "/api/registry/peers", OPS).await;
+    let conflicts = told["conflicts"].as_array().unwrap().iter();
+    let shown = conflicts.map(|conflict| {
+        let fields = ["version", "peer", "ours", "theirs"];
+        fields.map(|field| conflict[field].as_str().unwrap())
+    });
+    let mut shown: Vec<[&str; 4]> = shown.collect();
+    shown.sort_unstable();
+    let checksum =
+        |files: [(&'static str, &'static [u8]); 1]| hash_files(files).unwrap().to_string();
+    let [first, second, third] = [MODULE, OTHER_MODULE, THIRD_MODULE].map(checksum);
+    let [first, second, third] = [first.as_str(), second.as_str(), third.as_str()];
+    assert_eq!(
+        shown,
+        [
+            ["1.2.3", "three.example.com", first, third],
+            ["1.2.3", "two.example.com", first, second],
+            ["2.0.0", "three.example.com", third, first],
+        ]
+    );
 }

@@ -410,13 +410,9 @@ impl PeerArgs {
         let mut conflicts = store.registry_conflicts(SHOWN_CONFLICTS).await?;
         conflicts.retain(|conflict| conflict.peer == peer.name);
         if self.format.is_json() {
-            let mut views = Vec::new();
-            for conflict in conflicts {
-                views.push(ConflictView::of(&store, conflict).await?);
-            }
             let shown = PeerWithConflicts {
                 peer: PeerView::new(&peer, SystemClock.now()),
-                conflicts: views,
+                conflicts: ConflictView::read(&store, conflicts).await?,
             };
             terminal.line(serde_json::to_string(&shown)?)?;
             return Ok(ExitStatus::Success);

@@ -1,8 +1,12 @@
 //! Other deployments and conflicts with them, as pages, the API and the command line show them.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::records::{Record, RecordChange};
+use lockkeeper_registry::states::LocatedContent;
+use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
 
 use super::super::namespaces::Visibility;
@@ -87,16 +91,13 @@ impl PeersView {
     pub async fn read(registry: &Registry, most: i64, now: DateTime<Utc>) -> Result<Self> {
         let store = registry.store();
         let peers = store.registry_peers().await?;
-        let mut conflicts = Vec::new();
-        for conflict in store.registry_conflicts(most).await? {
-            conflicts.push(ConflictView::of(store, conflict).await?);
-        }
+        let conflicts = store.registry_conflicts(most).await?;
         Ok(Self {
             name: registry.name().to_string(),
             fingerprint: fingerprint(registry.verifier()),
             downloads: store.registry_download_count().await?,
             peers: peers.iter().map(|peer| PeerView::new(peer, now)).collect(),
-            conflicts,
+            conflicts: ConflictView::read(store, conflicts).await?,
         })
     }
 }
@@ -140,18 +141,29 @@ impl PeerView {
 }
 
 impl ConflictView {
-    /// Reads the content here.
-    pub async fn of(store: &Store, conflict: PeerConflict) -> Result<Self> {
+    /// Reads the contents here of all conflicts with one statement. Several peers may have other contents of a version.
+    pub async fn read(store: &Store, conflicts: Vec<PeerConflict>) -> Result<Vec<Self>> {
+        let keys: BTreeSet<VersionKey> = conflicts
+            .iter()
+            .map(|conflict| conflict.key.clone())
+            .collect();
+        let versions = store.registry_versions_by_key(&keys).await?;
+        let views = conflicts.into_iter().map(|conflict| {
+            let here = versions.get(&conflict.key);
+            Self::new(conflict, here.and_then(|version| version.known.content()))
+        });
+        Ok(views.collect())
+    }
+
+    fn new(conflict: PeerConflict, here: Option<&LocatedContent>) -> Self {
         let key = &conflict.key;
-        let here = store.registry_version(key).await?;
-        let here = here.as_ref().and_then(|version| version.known.content());
         let record = Record::parse(conflict.record.as_bytes()).ok();
         let theirs = record.as_ref().and_then(|record| match record.change() {
             RecordChange::Add(content) => Some(checksums_of(content)),
             RecordChange::Deprecate(_) | RecordChange::Delete(..) => None,
         });
         let maker = record.map(|record| record.maker().deployment.to_string());
-        Ok(Self {
+        Self {
             kind: key.kind(),
             name: key.name().as_str().to_owned(),
             version: key.version(),
@@ -163,6 +175,6 @@ impl ConflictView {
             theirs: theirs.unwrap_or_default(),
             record: conflict.record,
             since: rfc3339(conflict.since),
-        })
+        }
     }
 }

@@ -544,6 +544,14 @@ async fn the_index_lists_versions_in_the_order_of_their_addition(db: &TestDb) {
     assert_eq!(names(&rest), ["private.com/x v1.0.0"]);
     let rest = lines("?since=2026-03-02T09:00:05Z", "").await;
     assert_eq!(names(&rest), ["example.com/net v1.0.0"]);
+    // In UTC, the first one is in the year 10000, whose text sorts before all others, and the second one before year 0.
+    for (since, expected) in [
+        ("9999-12-31T23:59:59-01:00", Vec::new()),
+        ("0000-01-01T00:00:00%2B01:00", names(&all)),
+    ] {
+        let found = lines(&format!("?since={since}"), "").await;
+        assert_eq!(names(&found), expected, "{since}");
+    }
     for query in ["?limit=0", "?since=yesterday"] {
         assert_eq!(
             server

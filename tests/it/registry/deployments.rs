@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
+use super::stores::objects;
 use super::world::{Office, Replica, by_ops};
 use crate::support::db::{Backend, TestDb};
 
@@ -112,6 +113,36 @@ impl Deployment {
         let flags = [&own, flags].concat();
         let patient = |limits: &mut MissLimits| limits.wait = Duration::from_mins(1);
         let server = office.server_within(&db, 1, (&flags, &[]), patient).await;
+        Self::listening(db, office, token, server).await
+    }
+
+    /// Opens a deployment whose packages are in an object store, with the variables that its server needs.
+    pub async fn open_in_store(
+        backend: Backend,
+        name: &str,
+        url: &str,
+        variables: &[(&'static str, String)],
+    ) -> Self {
+        let db = TestDb::new(backend).await;
+        let office = Office::named_in_store(&db, name, objects(url, variables)).await;
+        let (_, token) = office.token(&["read:*"]).await;
+        let data = db.dir.path().join("disk");
+        std::fs::create_dir(&data).unwrap();
+        let flags = [
+            ("registry-name", name),
+            ("registry-on-miss", "*=never"),
+            ("registry-store", url),
+        ];
+        let variables = variables.iter();
+        let variables: Vec<(&str, &str)> = variables
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let server = office.server_in(&db, 1, &data, &flags, &variables).await;
+        Self::listening(db, office, token, server).await
+    }
+
+    /// Lets a server listen for other deployments.
+    async fn listening(db: TestDb, office: Office, token: String, server: Replica) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let wire = Arc::new(Mutex::new(Wire {

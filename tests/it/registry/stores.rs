@@ -25,13 +25,16 @@ use regex::Regex;
 use sha2::Sha256;
 use tokio::net::TcpListener;
 
+use super::deployments::Deployment;
+use super::peers::{MODULE, VPC, digest_of, vpc_path};
 use super::world::{HOST, Office, Replica, archive, by_ops, write_keys};
 use crate::support::db::{Backend, TestDb, store_test, tell};
 use crate::support::object_store::{FakeStore, STORE_URL, StoreFault, key_of, variables_of_s3};
 
 const GO_MOD: &[u8] = b"module example.com/net\n";
 
-fn objects(url: &str, variables: &[(&'static str, String)]) -> RemoteObjects {
+/// Returns the store at an address, as a server with these variables has it.
+pub fn objects(url: &str, variables: &[(&'static str, String)]) -> RemoteObjects {
     let variables = variables.iter();
     let variables = variables.map(|(name, value)| ((*name).to_owned(), value.clone()));
     RemoteObjects::open(&url.parse().unwrap(), &variables.collect()).unwrap()
@@ -288,6 +291,44 @@ async fn a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended(db:
     assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
 }
 
+/// R1: the base location stays at the peer until the store here really has the package.
+async fn a_package_of_a_peer_that_the_store_loses_is_downloaded_again(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let two = Deployment::open_in_store(db.backend, "two.example.com", STORE_URL, &variables).await;
+    let office = &one.office;
+    office.namespace("module acme", Visibility::Public).await;
+    two.join(&one, "*", "*").await;
+    office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    let digest = digest_of(&one, VPC).await;
+
+    store.set(StoreFault::LosesPackages);
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (0, 1));
+    assert!(store.has_lost(&digest));
+    assert!(!two.is_here(VPC).await);
+    let waiting = two.store().registry_download(&VPC.parse().unwrap()).await;
+    let waiting = waiting.unwrap().unwrap();
+    let why = "the store of packages here has confirmed the package and does not have it";
+    assert_eq!((waiting.error.as_deref(), waiting.wrong), (Some(why), 0));
+    assert_eq!(two.peer("one.example.com").await.wrong_packages, 0);
+    // A client learns that the package is elsewhere, and not that it is damaged.
+    assert_eq!(two.server.status(&vpc_path(&two).await, "").await, 503);
+    assert_eq!(two.fault().await, None);
+
+    store.set(StoreFault::None);
+    two.db.clock.advance(Duration::from_mins(1));
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (1, 0));
+    assert!(store.keys().contains(&key_of(&digest)));
+    assert!(two.is_here(VPC).await);
+    let ours = one.server.get(&vpc_path(&one).await, "").await;
+    let theirs = two.server.get(&vpc_path(&two).await, "").await;
+    assert_eq!((theirs.status.as_u16(), theirs.body), (200, ours.body));
+    assert_eq!(two.fault().await, None);
+}
+
 async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
     let (store, variables) = FakeStore::start().await;
     let site = Site::open(db, STORE_URL, variables).await;
@@ -481,6 +522,7 @@ store_test!(
     a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served,
     wrong_bytes_of_a_store_are_noticed_and_never_served,
     a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended,
+    a_package_of_a_peer_that_the_store_loses_is_downloaded_again,
     nobody_waits_for_a_store_that_removes_a_package,
     an_object_that_cannot_be_removed_does_not_keep_the_others,
     a_store_that_refuses_requests_gets_and_tells_no_secrets,

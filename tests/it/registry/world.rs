@@ -127,6 +127,11 @@ impl Office {
 
     /// Opens a registry whose packages are in an object store.
     pub async fn in_store(db: &TestDb, objects: RemoteObjects) -> Self {
+        Self::named_in_store(db, HOST, objects).await
+    }
+
+    /// Opens the registry of another deployment, whose packages are in an object store.
+    pub async fn named_in_store(db: &TestDb, name: &str, objects: RemoteObjects) -> Self {
         let keys = db.dir.path().join("keys");
         write_keys(&keys);
         let packages = db.dir.path().join("packages");
@@ -134,7 +139,7 @@ impl Office {
             remote: Some(objects),
             ..PackagePlace::from(&packages)
         };
-        Self::open_at(db.reopen().await, keys, &place, HOST).await
+        Self::open_at(db.reopen().await, keys, &place, name).await
     }
 
     async fn open_as(store: Store, keys: PathBuf, packages: PathBuf, name: &str) -> Self {

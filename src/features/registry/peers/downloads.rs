@@ -5,7 +5,8 @@
 //! file that nothing refers to, and its size, digest, rules and checksums are checked as those of an upload, before the
 //! base location moves here (R4). A wrong one is counted against its sender. A download that failed is repeated later, with
 //! a growing pause. After [`MAX_WRONG`] attempts that brought wrong bytes, it is repeated only for a client, or after an
-//! administrator has changed or resumed the peer.
+//! administrator has changed or resumed the peer. The store of packages here is asked whether it has what it has
+//! confirmed, because nobody downloads a package again whose base location is here.
 //!
 //! A client that requests such a version waits for its download, so any number of them start one (R7).
 //!
@@ -202,6 +203,9 @@ enum DownloadFault {
     /// The version was taken down meanwhile.
     #[error("the version was taken down")]
     Gone,
+    /// The store of packages here does not have what it has confirmed.
+    #[error("the store of packages here has confirmed the package and does not have it")]
+    Lost,
     #[error(transparent)]
     Here(#[from] RegistryError),
 }
@@ -453,6 +457,13 @@ impl PeerExchange {
                     return Ok(DownloadOutcome::Failed);
                 }
                 Err(DownloadFault::Here(error)) => return Err(error),
+                Err(fault @ DownloadFault::Lost) => {
+                    warn!(version = %key, "The store of packages has lost a package of a peer; it is downloaded again");
+                    store
+                        .registry_download_failed(key, &fault.to_string(), false)
+                        .await?;
+                    return Ok(DownloadOutcome::Failed);
+                }
                 Err(DownloadFault::Away(why)) => {
                     errors.push(format!("{}: {why}", peer.name));
                     is_away = true;
@@ -515,6 +526,10 @@ impl PeerExchange {
             return Err(DownloadFault::Away(why.to_owned()));
         }
         self.registry.blobs.keep(checked.staged).await?;
+        // A store may forget what it has confirmed.
+        if !self.registry.blobs.has(&digest).await? {
+            return Err(DownloadFault::Lost);
+        }
         let is_here = {
             let _place = self.registry.recording.acquire().await;
             let go_mod = checked.go_mod.as_deref();

@@ -31,6 +31,15 @@ pub const GO_MODULE: [(&str, &[u8]); 2] = [
     ("net.go", b"package net\n"),
 ];
 
+/// Time after which `/metrics` reads the database again.
+const METRICS_AGE: Duration = Duration::from_secs(5);
+
+/// Returns the number of peers in a state that `/metrics` says.
+async fn peers_in(at: &Deployment, state: &str) -> Option<u64> {
+    let name = format!("registry_peers{{state=\"{state}\"}}");
+    at.server.metric(&name).await
+}
+
 /// Opens two deployments that have joined. The first one owns the names.
 pub async fn two(db: &TestDb) -> (Deployment, Deployment) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
@@ -334,6 +343,8 @@ async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &Te
     let (why, since) = peer.error.unwrap();
     assert!(why.contains("was cut"), "{why}");
     assert_eq!(since, two.db.now());
+    assert_eq!(peers_in(&two, "diverged").await, Some(1));
+    assert_eq!(peers_in(&two, "joined").await, Some(1));
     // Nothing is requested from it any more.
     one.honest();
     one.office.deprecate(NET, "old", None).await;
@@ -346,6 +357,9 @@ async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &Te
     );
     assert_eq!(two.pull().await, 1);
     assert_eq!(two.state("one.example.com").await, PeerState::Joined);
+    two.db.clock.advance(METRICS_AGE);
+    assert_eq!(peers_in(&two, "diverged").await, Some(0));
+    assert_eq!(peers_in(&two, "joined").await, Some(2));
 }
 
 /// Changes the JSON of pages on their way.
@@ -623,6 +637,7 @@ async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) 
                 .starts_with("add module acme/vpc/aws 1.2.3\n")
         );
         assert_eq!(at.state(other).await, PeerState::Joined);
+        assert_eq!(at.server.metric("registry_conflicts").await, Some(1));
     }
     assert_eq!(two.version(VPC).await, ours);
     // Seen again, it is the same conflict.
@@ -641,6 +656,10 @@ async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) 
     assert_eq!(two.store().registry_conflict_count().await.unwrap(), 0);
     let state = two.version(VPC).await.unwrap().known.state();
     assert_eq!(state, VersionState::Deleted);
+    for at in [&one, &two] {
+        at.db.clock.advance(METRICS_AGE);
+        assert_eq!(at.server.metric("registry_conflicts").await, Some(0));
+    }
 }
 
 async fn the_page_shows_peers_to_people_who_sign_in(db: &TestDb) {
@@ -797,6 +816,7 @@ async fn many_takedowns_wait_for_an_administrator(db: &TestDb) {
     };
     assert_eq!(deleted().await, 2, "it stops before the first one too many");
     assert_eq!(two.state("one.example.com").await, PeerState::Braked);
+    assert_eq!(peers_in(&two, "braked").await, Some(1));
     assert_eq!(two.version("module acme/new/aws 1.0.0").await, None);
     assert_eq!((two.pull().await, deleted().await), (0, 2));
     // More takedowns come before somebody agrees to those that are known.

@@ -217,10 +217,12 @@ async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(d
     site.office
         .publish("go example.com/net v1.2.0", &files)
         .await;
-    for server in [server, started_now] {
+    // The second server has looked for the store when it started.
+    for (server, away) in [(server, 1), (started_now, 2)] {
         for version in ["v1.0.0", "v1.1.0", "v1.2.0"] {
             assert_eq!(server.status(&zip_of(version), "").await, 200, "{version}");
         }
+        assert_eq!(server.store_failures("away").await, Some(away));
     }
 }
 
@@ -238,6 +240,7 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
         let verified = site.office.registry.verify(true).await.unwrap();
         assert!(verified.is_err(), "{fault:?}");
     }
+    assert_eq!(server.store_failures("wrong").await, Some(2));
     store.set(StoreFault::None);
     // Damaged for good, and then mended by the same files.
     for (number, damaged, said) in [
@@ -251,6 +254,7 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
         assert!(fault.to_string().contains(said), "{fault}");
         let server = site.server(db, number).await;
         assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 500);
+        assert_eq!(server.store_failures("wrong").await, Some(1), "{said}");
         let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
         let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
         let again = site.office.package(&key, &files).await;
@@ -281,6 +285,7 @@ async fn a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended(db:
     // A server without a copy offers nothing, and does not say that there is no such version.
     let server = site.server(db, 1).await;
     assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 500);
+    assert_eq!(server.store_failures("missing").await, Some(1));
     let fault = registry.verify(true).await.unwrap().unwrap_err();
     assert!(fault.to_string().contains("is missing"), "{fault}");
     let again = site.office.package(&key, &files).await;
@@ -405,6 +410,7 @@ async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
         assert!(!error.contains("secret-of-the-store"), "{error}");
         assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 503, "{fault:?}");
     }
+    assert_eq!(server.store_failures("refused").await, Some(2));
     let requests = store.requests.lock().unwrap().clone();
     assert!(!requests.iter().any(|(_, key)| key.contains("elsewhere")));
     store.set(StoreFault::None);

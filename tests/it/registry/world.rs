@@ -452,6 +452,22 @@ impl Replica {
         self.ctx.metrics.render()
     }
 
+    /// Returns a value of `/metrics`, such as that of `registry_peers{state="joined"}`. `None`: there is no such line.
+    /// Values from the database are at most five seconds old.
+    pub async fn metric(&self, name: &str) -> Option<u64> {
+        let answer = self.get("/metrics", "").await;
+        let line = format!("lockkeeper_{name} ");
+        let lines = answer.text().lines();
+        let mut values = lines.filter_map(|text| text.strip_prefix(&line));
+        values.next().map(|value| value.parse().unwrap())
+    }
+
+    /// Returns the number of failures of the object store of one kind that `/metrics` says, if there were any.
+    pub async fn store_failures(&self, kind: &str) -> Option<u64> {
+        let name = format!("registry_store_failures_total{{kind=\"{kind}\"}}");
+        self.metric(&name).await
+    }
+
     /// Returns the number of versions that the server fetches now.
     pub fn running(&self) -> f64 {
         let name = "lockkeeper_registry_fills_running ";

@@ -26,7 +26,7 @@
 //! | `check.rs` | every rule, applied to a copy |
 //! | `checking.rs` | the reconciler that checks all accounts |
 //! | `view.rs` | an account as JSON |
-//! | `cli.rs` | `lockkeeper accounts` |
+//! | `cli/` | `lockkeeper accounts`, `lockkeeper reindex` |
 
 mod access;
 mod actions;

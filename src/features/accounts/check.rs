@@ -1,6 +1,7 @@
 //! Applies every rule to a copy of `All-Users`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::findings::{
@@ -9,6 +10,7 @@ use lockkeeper_accounts::findings::{
 };
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::ssh_keys::KeyRules;
+use serde::Serialize;
 
 use super::copy::AccountsCopy;
 use super::git::ACCOUNTS_DIR;
@@ -28,18 +30,52 @@ const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, becau
 /// Maximum number of stars on unseen changes that have a line each.
 const NAMED_STARS: usize = 20;
 
+/// Word for what an import leaves out.
+const LEFT_OUT: &str = "left out";
+
+/// Problem of a ref, which is printed as `<ref>: error: <file>:<line>: <problem>; <way out>`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RefProblem {
+    #[serde(rename = "ref")]
+    name: String,
+    #[serde(skip)]
+    severity: Severity,
+    /// Severity as people read it. A part without effect is a warning of a check, and an import leaves it out.
+    #[serde(rename = "severity")]
+    word: &'static str,
+    /// File, line, mistake and way out.
+    text: String,
+}
+
+impl RefProblem {
+    /// Creates the problem of a ref that an import leaves out.
+    pub(super) fn left_out(name: String, text: String) -> Self {
+        Self {
+            name,
+            severity: Severity::Unusable,
+            word: LEFT_OUT,
+            text,
+        }
+    }
+}
+
+impl fmt::Display for RefProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.name, self.word, self.text)
+    }
+}
+
 /// Problems of a copy.
 pub(super) struct CheckedCopy {
-    /// One line for each problem, by ref: `<ref>: error: <file>:<line>: <problem>; <way out>`.
-    pub(super) lines: Vec<(Severity, String)>,
+    pub(super) problems: Vec<RefProblem>,
     /// Word for a part that has no effect.
     unusable: &'static str,
 }
 
 impl CheckedCopy {
-    fn without_lines(unusable: &'static str) -> Self {
+    fn without_problems(unusable: &'static str) -> Self {
         Self {
-            lines: Vec::new(),
+            problems: Vec::new(),
             unusable,
         }
     }
@@ -50,8 +86,8 @@ impl CheckedCopy {
         Self::of_refs(copy, false)
     }
 
-    /// Checks what an import cannot leave out: branches of accounts, external IDs and the sequence. The lines of parts without
-    /// effect say that they were left out.
+    /// Checks what an import cannot leave out: branches of accounts, external IDs and the sequence. Parts without effect are
+    /// called left out.
     pub(super) fn of_used(copy: &AccountsCopy) -> Self {
         Self::of_refs(copy, true)
     }
@@ -73,7 +109,7 @@ impl CheckedCopy {
     }
 
     fn of_refs(copy: &AccountsCopy, is_import: bool) -> Self {
-        let mut checked = Self::without_lines(if is_import { "left out" } else { "warning" });
+        let mut checked = Self::without_problems(if is_import { LEFT_OUT } else { "warning" });
         for (name, problem) in &copy.bad_refs {
             if !is_import || name.parse::<AllUsersRef>().is_ok_and(is_needed) {
                 checked.add_problem(name, problem);
@@ -149,20 +185,20 @@ impl CheckedCopy {
         }
     }
 
-    /// Returns the lines with this severity.
-    pub(super) fn of_severity(&self, severity: Severity) -> impl Iterator<Item = &str> {
-        let lines = self.lines.iter();
-        lines.filter_map(move |(is, line)| (*is == severity).then_some(line.as_str()))
+    /// Returns the problems with this severity.
+    pub(super) fn of_severity(&self, severity: Severity) -> impl Iterator<Item = &RefProblem> {
+        let problems = self.problems.iter();
+        problems.filter(move |problem| problem.severity == severity)
     }
 
-    /// Returns the lines of errors. The others are warnings.
-    pub(super) fn errors(&self) -> impl Iterator<Item = &str> {
+    /// Returns the errors. All other problems are warnings.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &RefProblem> {
         self.of_severity(Severity::Error)
     }
 
     /// Checks nothing but the rows of the database.
     pub(super) fn of_tables(copy: &AccountsCopy, tables: &AccountIndex) -> Self {
-        let mut checked = Self::without_lines("warning");
+        let mut checked = Self::without_problems("warning");
         checked.index(copy, tables);
         checked
     }
@@ -265,16 +301,15 @@ impl CheckedCopy {
         let mut unseen = unseen.filter(|(_, change)| !seen.contains(change));
         let fix = "another change may get the number, so remove the star";
         for (account, change) in unseen.by_ref().take(NAMED_STARS) {
-            let name = AllUsersRef::StarredChange(*change, *account);
+            let name = AllUsersRef::StarredChange(*change, *account).to_string();
             let what = format!("the server has never seen change {change}");
-            self.lines
-                .push((Severity::Warning, format!("{name}: warning: {what}; {fix}")));
+            self.add_problem(&name, &Problem::warning(None, what, fix));
         }
         let more = unseen.count();
         if more > 0 {
             let what = format!("further stars on changes that the server has never seen: {more}");
-            let line = format!("refs/starred-changes/: warning: {what}; {fix}");
-            self.lines.push((Severity::Warning, line));
+            let problem = Problem::warning(None, what, fix);
+            self.add_problem("refs/starred-changes/", &problem);
         }
     }
 
@@ -309,23 +344,27 @@ impl CheckedCopy {
     fn add(&mut self, name: &str, findings: &AccountFindings) {
         for severity in [Severity::Error, Severity::Unusable, Severity::Warning] {
             for finding in findings.of(severity) {
-                self.add_line(name, severity, &finding.text());
+                self.add_text(name, severity, finding.text());
             }
         }
     }
 
     fn add_problem(&mut self, name: &str, problem: &Problem) {
-        self.add_line(name, problem.severity, &problem.to_string());
+        self.add_text(name, problem.severity, problem.to_string());
     }
 
-    fn add_line(&mut self, name: &str, severity: Severity, text: &str) {
+    fn add_text(&mut self, name: &str, severity: Severity, text: String) {
         let word = match severity {
             Severity::Error => "error",
             Severity::Unusable => self.unusable,
             Severity::Warning => "warning",
         };
-        let line = format!("{name}: {word}: {text}");
-        self.lines.push((severity, line));
+        self.problems.push(RefProblem {
+            name: name.to_owned(),
+            severity,
+            word,
+            text,
+        });
     }
 }
 

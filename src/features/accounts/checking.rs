@@ -43,7 +43,8 @@ impl AllUsers {
             repaired: 0,
         };
         if tables.errors().next().is_some() {
-            for line in tables.errors().take(NAMED) {
+            for error in tables.errors().take(NAMED) {
+                let line = error.to_string();
                 // The way out is what happens now.
                 let problem = line.split("; ").next();
                 warn!(problem, "The tables of accounts differ from the branches");
@@ -58,7 +59,8 @@ impl AllUsers {
         }
         let broken = branches.errors().count();
         if broken > 0 {
-            let first: Vec<&str> = branches.errors().take(NAMED).collect();
+            let first = branches.errors().take(NAMED);
+            let first: Vec<String> = first.map(ToString::to_string).collect();
             bail!(
                 "the accounts break {}: {}. `lockkeeper accounts check` names all",
                 counted(broken, "rule"),

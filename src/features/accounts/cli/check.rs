@@ -60,11 +60,11 @@ pub(super) fn report(
     checked: &CheckedCopy,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    for (_, line) in &checked.lines {
-        terminal.line(line)?;
+    for problem in &checked.problems {
+        terminal.line(problem)?;
     }
     let errors = checked.errors().count();
-    let warnings = checked.lines.len() - errors;
+    let warnings = checked.problems.len() - errors;
     terminal.note(format!(
         "{}: {}, {}.",
         counted(copy.users.len(), "account"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use lockkeeper_accounts::findings::Severity;
 
 use super::super::all_users::AllUsers;
-use super::super::check::CheckedCopy;
+use super::super::check::{CheckedCopy, RefProblem};
 use super::super::copy::AccountsCopy;
 use super::super::import::ImportAccountsError;
 use super::super::web_accounts::{WebAccountsImport, import_web_accounts};
@@ -26,14 +26,12 @@ pub(super) async fn git(users: &AllUsers, dir: &Path, terminal: &mut Terminal<'_
     }
     match users.import(&cli_actor(), &repository, &copy).await {
         Ok(imported) => {
-            for line in checked.of_severity(Severity::Unusable) {
-                terminal.line(line)?;
-            }
-            for (name, why) in imported.left_out {
-                terminal.line(format!("{}: left out: {}", safe(&name), safe(&why)))?;
-            }
-            for line in checked.of_severity(Severity::Warning) {
-                terminal.line(line)?;
+            let parts = checked.of_severity(Severity::Unusable).cloned();
+            let refs = imported.left_out.iter();
+            let refs = refs.map(|(name, why)| RefProblem::left_out(safe(name), safe(why)));
+            let warnings = checked.of_severity(Severity::Warning).cloned();
+            for problem in parts.chain(refs).chain(warnings) {
+                terminal.line(problem)?;
             }
             terminal.note(format!(
                 "Imported {}.",

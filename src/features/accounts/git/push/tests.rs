@@ -171,7 +171,7 @@ impl JudgedPushes {
         Verdicts {
             refused: judged.outcomes[0].refused.clone(),
             lines: judged.lines,
-            errors: errors.map(str::to_owned).collect(),
+            errors: errors.map(ToString::to_string).collect(),
         }
     }
 

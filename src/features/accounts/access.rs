@@ -11,6 +11,7 @@ use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::view::GroupJson;
 
 /// The access control at a moment.
 #[derive(Clone, Debug)]
@@ -143,6 +144,21 @@ impl AllUsers {
     fn remembered_access(&self, commit: ObjectId) -> Option<SeenAccess> {
         let newest = self.access.lock().unwrap_or_else(PoisonError::into_inner);
         newest.clone().filter(|seen| seen.commit == Some(commit))
+    }
+
+    /// Renders a group.
+    pub(super) async fn group(
+        &self,
+        access: &SeenAccess,
+        name: &str,
+    ) -> Result<GroupJson, AccountsError> {
+        let groups = access.control.groups();
+        let mut members = Vec::new();
+        for account in groups.members_of(name) {
+            let row = self.store().account_get(account).await?;
+            members.push((account, row.and_then(|row| row.username)));
+        }
+        Ok(GroupJson::new(name, members, groups.includes_of(name)))
     }
 
     /// Returns true if an active account administrates the server.

@@ -33,7 +33,7 @@ use super::access::SeenAccess;
 use super::stars::MAX_STARS;
 use super::store::AccountRow;
 use super::update::{AccountsUpdated, UpdateRefusal};
-use super::view::AccountJson;
+use super::view::{AccountJson, AccountKeyJson};
 use crate::kit::web::answer::REQUEST_TIME;
 use crate::model::Cause;
 use crate::store::Store;
@@ -309,6 +309,14 @@ impl AllUsers {
             &ids,
             stars.collect(),
         ))
+    }
+
+    /// Renders the SSH keys of an account.
+    pub(super) async fn ssh_keys(
+        &self,
+        row: &AccountRow,
+    ) -> Result<Vec<AccountKeyJson>, AccountsError> {
+        Ok(AccountKeyJson::all(&self.files(row.commit).await?))
     }
 
     /// Returns the files in the root directory of a commit.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::check::KEYS;
 use super::copy::{AccountsCopy, UserBranch};
 use super::store::AccountRow;
+use crate::kit::term::safe;
 use crate::kit::web::text::shown;
 
 /// The sections with a meaning.
@@ -72,6 +73,7 @@ struct WatchJson {
     types: Vec<&'static str>,
 }
 
+/// SSH key as a part of its account.
 #[derive(Serialize)]
 struct SshKeyJson {
     seq: usize,
@@ -93,6 +95,39 @@ struct ExternalIdJson {
 struct StarsJson {
     change: u32,
     labels: BTreeSet<String>,
+}
+
+/// SSH key on its own, with its parts.
+#[derive(Serialize)]
+pub(super) struct AccountKeyJson {
+    pub seq: usize,
+    ssh_public_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoded_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+    /// False if the file marks the key as invalid, or if it is none that the server accepts.
+    valid: bool,
+}
+
+/// Group. A list of the groups of an account has only their names.
+#[derive(Serialize)]
+pub(super) struct GroupJson {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Vec<GroupMemberJson>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    includes: Option<Vec<Self>>,
+}
+
+#[derive(Serialize)]
+struct GroupMemberJson {
+    #[serde(rename = "_account_id")]
+    account_id: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    username: Option<String>,
 }
 
 impl AccountsJson {
@@ -213,14 +248,6 @@ impl AccountJson {
         })
     }
 
-    /// Returns a line for each SSH key.
-    pub(super) fn ssh_key_lines(&self) -> impl Iterator<Item = String> {
-        self.ssh_keys.iter().map(|key| {
-            let mark = if key.valid { "" } else { ", invalid" };
-            format!("{}  {}{mark}", key.seq, shown(&key.key))
-        })
-    }
-
     /// Returns number, names, address and state in one line.
     pub(super) fn line(&self) -> String {
         let mut line = self.account_id.to_string();
@@ -275,6 +302,83 @@ impl StarsJson {
     }
 }
 
+impl AccountKeyJson {
+    /// Renders all keys of a branch.
+    pub(super) fn all(files: &BTreeMap<String, Vec<u8>>) -> Vec<Self> {
+        let keys = authorized_keys(files);
+        keys.slots().filter_map(Self::new).collect()
+    }
+
+    fn new((seq, slot): (usize, KeySlot<'_>)) -> Option<Self> {
+        let (line, is_key) = match slot {
+            KeySlot::Key(line) => (line, true),
+            KeySlot::Invalid(line) => (line, false),
+            KeySlot::Deleted => return None,
+        };
+        let parsed = AccountSshKey::parse(line, KEYS).ok();
+        let comment = parsed.as_ref().map(|key| key.comment().to_owned());
+        Some(Self {
+            seq,
+            ssh_public_key: line.to_owned(),
+            encoded_key: parsed.as_ref().map(|key| key.encoded().to_owned()),
+            algorithm: parsed.as_ref().map(AccountSshKey::algorithm),
+            comment: comment.filter(|comment| !comment.is_empty()),
+            valid: is_key && parsed.is_some(),
+        })
+    }
+
+    /// Returns number, key and validity in one line.
+    pub(super) fn line(&self) -> String {
+        let mark = if self.valid { "" } else { ", invalid" };
+        format!("{}  {}{mark}", self.seq, shown(&self.ssh_public_key))
+    }
+}
+
+impl GroupJson {
+    /// Renders the name alone.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            members: None,
+            includes: None,
+        }
+    }
+
+    /// Renders a group with its members and their user names, and with the groups that it includes.
+    pub(super) fn new<'a>(
+        name: &str,
+        members: impl IntoIterator<Item = (AccountId, Option<String>)>,
+        includes: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let members = members
+            .into_iter()
+            .map(|(account, username)| GroupMemberJson {
+                account_id: account.get(),
+                username,
+            });
+        Self {
+            name: name.to_owned(),
+            members: Some(members.collect()),
+            includes: Some(includes.map(Self::named).collect()),
+        }
+    }
+
+    /// Returns name, members and included groups in one line.
+    pub(super) fn line(&self) -> String {
+        let members = self.members.iter().flatten().map(|member| {
+            let username = member.username.as_ref().map(|name| format!(" {name}"));
+            format!("{}{}", member.account_id, username.unwrap_or_default())
+        });
+        let includes = self.includes.iter().flatten();
+        let includes = includes.map(|group| format!("group {}", group.name));
+        let mut parts: Vec<String> = members.chain(includes).collect();
+        if parts.is_empty() {
+            parts.push("no members".to_owned());
+        }
+        safe(&format!("{}: {}", self.name, parts.join(", ")))
+    }
+}
+
 fn config(files: &BTreeMap<String, Vec<u8>>, name: &str) -> Option<ConfigText> {
     ConfigText::parse(files.get(name)?).ok()
 }
@@ -303,11 +407,16 @@ fn spelling(section: &str, entry: ConfigEntry<'_>) -> String {
     known.map_or_else(|| entry.key.to_ascii_lowercase(), |row| row.name.to_owned())
 }
 
-fn ssh_keys(files: &BTreeMap<String, Vec<u8>>) -> Vec<SshKeyJson> {
-    let keys = files
+/// Returns the keys of a branch. An imported file may be one that cannot be read. It has no keys.
+fn authorized_keys(files: &BTreeMap<String, Vec<u8>>) -> AuthorizedKeys {
+    files
         .get(AuthorizedKeys::FILE)
         .and_then(|file| AuthorizedKeys::parse(file).ok())
-        .unwrap_or_default();
+        .unwrap_or_default()
+}
+
+fn ssh_keys(files: &BTreeMap<String, Vec<u8>>) -> Vec<SshKeyJson> {
+    let keys = authorized_keys(files);
     let keys = keys.slots().filter_map(|(seq, slot)| {
         let (key, valid) = match slot {
             KeySlot::Key(key) => (key, AccountSshKey::parse(key, KEYS).is_ok()),

@@ -16,13 +16,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::super::access::CallerAccess;
 use super::super::actions::{NewAccount, PropertyChanges, read_email};
 use super::super::all_users::AccountsError;
 use super::super::store::AccountRow;
-use super::super::view::AccountJson;
+use super::super::view::{AccountJson, GroupJson};
 use super::{AccountRequest, ApiRoute, found, sentences, unusable};
 use crate::kit::web::WebError;
 use crate::kit::web::extract::Segment;
@@ -287,19 +287,12 @@ async fn capabilities(Segment(name): Segment, api: AccountRequest) -> Result<Res
     Ok(found(&row, has))
 }
 
-#[derive(Serialize)]
-struct GroupJson {
-    name: String,
-}
-
 /// Lists the groups of an account.
 async fn groups(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     let access = CallerAccess::new(api.users().access().await?, row.number);
-    let groups = access.groups().map(|name| GroupJson {
-        name: name.to_owned(),
-    });
-    Ok(found(&row, groups.collect::<Vec<_>>()))
+    let groups: Vec<GroupJson> = access.groups().map(GroupJson::named).collect();
+    Ok(found(&row, groups))
 }
 
 /// Makes the rows of an account again. That reads all external IDs, so not everybody may have it done.

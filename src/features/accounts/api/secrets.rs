@@ -13,11 +13,10 @@ use axum::routing::{delete, get, post, put};
 use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::findings::Problem;
-use lockkeeper_accounts::ssh_keys::{AccountSshKey, AuthorizedKeys, KeySlot};
 use serde::{Deserialize, Serialize};
 
-use super::super::check::KEYS;
 use super::super::store::AccountRow;
+use super::super::view::AccountKeyJson;
 use super::{AccountRequest, ApiRoute, found, unusable};
 use crate::kit::web::WebError;
 use crate::kit::web::extract::Segment;
@@ -72,19 +71,6 @@ struct PasswordBody {
 }
 
 #[derive(Serialize)]
-struct AccountKeyJson {
-    seq: usize,
-    ssh_public_key: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    encoded_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    algorithm: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    comment: Option<String>,
-    valid: bool,
-}
-
-#[derive(Serialize)]
 struct IdentityJson {
     identity: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,26 +78,6 @@ struct IdentityJson {
     trusted: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     can_delete: bool,
-}
-
-impl AccountKeyJson {
-    fn new((seq, slot): (usize, KeySlot<'_>)) -> Option<Self> {
-        let (line, is_key) = match slot {
-            KeySlot::Key(line) => (line, true),
-            KeySlot::Invalid(line) => (line, false),
-            KeySlot::Deleted => return None,
-        };
-        let parsed = AccountSshKey::parse(line, KEYS).ok();
-        let comment = parsed.as_ref().map(|key| key.comment().to_owned());
-        Some(Self {
-            seq,
-            ssh_public_key: line.to_owned(),
-            encoded_key: parsed.as_ref().map(|key| key.encoded().to_owned()),
-            algorithm: parsed.as_ref().map(AccountSshKey::algorithm),
-            comment: comment.filter(|comment| !comment.is_empty()),
-            valid: is_key && parsed.is_some(),
-        })
-    }
 }
 
 /// Generates a password. A chosen one could be guessed.
@@ -147,7 +113,7 @@ async fn remove_password(
 
 async fn keys(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own_or(&name, Capability::AdministrateServer).await?;
-    Ok(found(&row, ssh_keys(&api, &row).await?))
+    Ok(found(&row, api.users().ssh_keys(&row).await?))
 }
 
 /// Adds the key that the body is.
@@ -188,19 +154,9 @@ async fn ssh_key(
     row: &AccountRow,
     number: usize,
 ) -> Result<AccountKeyJson, WebError> {
-    let keys = ssh_keys(api, row).await?;
+    let keys = api.users().ssh_keys(row).await?;
     let key = keys.into_iter().find(|key| key.seq == number);
     key.ok_or_else(|| no_key(number))
-}
-
-async fn ssh_keys(api: &AccountRequest, row: &AccountRow) -> Result<Vec<AccountKeyJson>, WebError> {
-    let files = api.users().files(row.commit).await?;
-    let file = files
-        .get(AuthorizedKeys::FILE)
-        .map_or(&[][..], Vec::as_slice);
-    // An imported file may be one that cannot be read. It has no keys.
-    let keys = AuthorizedKeys::parse(file).unwrap_or_default();
-    Ok(keys.slots().filter_map(AccountKeyJson::new).collect())
 }
 
 fn no_key(number: usize) -> WebError {

@@ -74,20 +74,7 @@ async fn list(
         .names()
         .filter(|name| only.is_none_or(|only| only == *name))
     {
-        let mut parts = Vec::new();
-        for account in groups.members_of(name) {
-            let row = users.store().account_get(account).await?;
-            let username = row.and_then(|row| row.username);
-            let username = username.map(|name| format!(" {name}")).unwrap_or_default();
-            parts.push(format!("{account}{username}"));
-        }
-        parts.extend(groups.includes_of(name).map(|name| format!("group {name}")));
-        let members = if parts.is_empty() {
-            "no members".to_owned()
-        } else {
-            parts.join(", ")
-        };
-        terminal.line(safe(&format!("{name}: {members}")))?;
+        terminal.line(users.group(&access, name).await?.line())?;
     }
     Ok(())
 }

@@ -59,8 +59,8 @@ impl KeysArgs {
                 );
             }
         } else {
-            for line in users.json(&row).await?.ssh_key_lines() {
-                terminal.line(line)?;
+            for key in users.ssh_keys(&row).await? {
+                terminal.line(key.line())?;
             }
         }
         Ok(ExitStatus::Success)

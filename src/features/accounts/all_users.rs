@@ -319,6 +319,16 @@ impl AllUsers {
         Ok(AccountKeyJson::all(&self.files(row.commit).await?))
     }
 
+    /// Renders the SSH key of an account with a number.
+    pub(super) async fn ssh_key(
+        &self,
+        row: &AccountRow,
+        number: usize,
+    ) -> Result<Option<AccountKeyJson>, AccountsError> {
+        let keys = self.ssh_keys(row).await?;
+        Ok(keys.into_iter().find(|key| key.seq == number))
+    }
+
     /// Returns the files in the root directory of a commit.
     pub(super) async fn files(
         &self,

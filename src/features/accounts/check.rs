@@ -196,6 +196,12 @@ impl CheckedCopy {
         self.of_severity(Severity::Error)
     }
 
+    /// Returns the numbers of errors and of warnings.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let errors = self.errors().count();
+        (errors, self.problems.len() - errors)
+    }
+
     /// Checks nothing but the rows of the database.
     pub(super) fn of_tables(copy: &AccountsCopy, tables: &AccountIndex) -> Self {
         let mut checked = Self::without_problems("warning");

@@ -12,6 +12,7 @@ use lockkeeper_accounts::ssh_keys::{AccountSshKey, AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::{Watch, Watches};
 use serde::Serialize;
 
+use super::actions::AccountCommit;
 use super::check::KEYS;
 use super::copy::{AccountsCopy, UserBranch};
 use super::store::AccountRow;
@@ -100,7 +101,7 @@ struct StarsJson {
 /// SSH key on its own, with its parts.
 #[derive(Serialize)]
 pub(super) struct AccountKeyJson {
-    pub seq: usize,
+    pub(super) seq: usize,
     ssh_public_key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     encoded_key: Option<String>,
@@ -128,6 +129,15 @@ struct GroupMemberJson {
     account_id: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     username: Option<String>,
+}
+
+/// Commit of an account.
+#[derive(Serialize)]
+pub(super) struct AccountCommitJson {
+    commit: String,
+    time: String,
+    author: String,
+    message: String,
 }
 
 impl AccountsJson {
@@ -376,6 +386,17 @@ impl GroupJson {
             parts.push("no members".to_owned());
         }
         safe(&format!("{}: {}", self.name, parts.join(", ")))
+    }
+}
+
+impl AccountCommitJson {
+    pub(super) fn new(commit: &AccountCommit) -> Self {
+        Self {
+            commit: commit.id.to_string(),
+            time: time(commit.at),
+            author: commit.author.clone(),
+            message: commit.message.clone(),
+        }
     }
 }
 

@@ -154,8 +154,7 @@ async fn ssh_key(
     row: &AccountRow,
     number: usize,
 ) -> Result<AccountKeyJson, WebError> {
-    let keys = api.users().ssh_keys(row).await?;
-    let key = keys.into_iter().find(|key| key.seq == number);
+    let key = api.users().ssh_key(row, number).await?;
     key.ok_or_else(|| no_key(number))
 }
 

@@ -5,8 +5,11 @@ use lockkeeper_accounts::external_ids::ExternalIdKey;
 
 use super::super::actions::{NewAccount, PropertyChanges, read_email};
 use super::super::all_users::{AccountsError, AllUsers};
-use super::{AccountArgs, AccountFlag, cli_actor, read_key};
-use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, Terminal};
+use super::{
+    AccountArgs, AccountFlag, DeletedJson, ServerFlags, cli_actor, print_changed, print_json,
+    read_key,
+};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal};
 
 #[derive(clap::Args)]
 pub(in crate::features::accounts) struct CreateArgs {
@@ -26,7 +29,7 @@ pub(in crate::features::accounts) struct CreateArgs {
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<String>,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl CreateArgs {
@@ -52,8 +55,11 @@ impl CreateArgs {
             groups: self.groups,
         };
         let number = users.create(&cli_actor(), &new).await?;
-        terminal.line(number.to_string())?;
-        Ok(ExitStatus::Success)
+        let format = self.flags.format;
+        if !format.is_json() {
+            terminal.line(number.to_string())?;
+        }
+        print_changed(users, number, format, terminal).await
     }
 }
 
@@ -71,11 +77,11 @@ pub(in crate::features::accounts) struct SetArgs {
     #[arg(long, value_name = "TEXT")]
     status: Option<String>,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl SetArgs {
-    pub(super) async fn run(self, users: &AllUsers) -> ExitResult {
+    pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
         if self.full_name.is_none() && self.preferred_email.is_none() && self.status.is_none() {
             bail!("say what to change: --full-name, --preferred-email or --status");
         }
@@ -86,15 +92,20 @@ impl SetArgs {
             status: self.status,
         };
         users.set_properties(&cli_actor(), number, &changes).await?;
-        Ok(ExitStatus::Success)
+        print_changed(users, number, self.flags.format, terminal).await
     }
 }
 
 /// Activates or deactivates an account.
-pub(super) async fn set_active(args: &AccountArgs, users: &AllUsers, active: bool) -> ExitResult {
+pub(super) async fn set_active(
+    args: &AccountArgs,
+    users: &AllUsers,
+    active: bool,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let number = args.account.find(users).await?.number;
     users.set_active(&cli_actor(), number, active).await?;
-    Ok(ExitStatus::Success)
+    print_changed(users, number, args.flags.format, terminal).await
 }
 
 #[derive(clap::Args)]
@@ -108,11 +119,11 @@ pub(in crate::features::accounts) struct LinkArgs {
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl LinkArgs {
-    pub(super) async fn run(self, users: &AllUsers) -> ExitResult {
+    pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
         let key = read_key(&self.external_id)?;
         let email = match self.email.as_deref() {
             None if key.scheme() == "mailto" => Some(key.id()),
@@ -123,7 +134,7 @@ impl LinkArgs {
         let number = self.account.find(users).await?.number;
         let by = cli_actor();
         users.link(&by, number, &key, email.as_ref()).await?;
-        Ok(ExitStatus::Success)
+        print_changed(users, number, self.flags.format, terminal).await
     }
 }
 
@@ -135,15 +146,15 @@ pub(in crate::features::accounts) struct UnlinkArgs {
     #[arg(value_name = "SCHEME:ID")]
     external_id: String,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl UnlinkArgs {
-    pub(super) async fn run(self, users: &AllUsers) -> ExitResult {
+    pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
         let number = self.account.find(users).await?.number;
         let key = read_key(&self.external_id)?;
         users.unlink(&cli_actor(), number, &[key]).await?;
-        Ok(ExitStatus::Success)
+        print_changed(users, number, self.flags.format, terminal).await
     }
 }
 
@@ -156,11 +167,11 @@ pub(in crate::features::accounts) struct MergeArgs {
     #[arg(value_name = "INTO")]
     into: String,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl MergeArgs {
-    pub(super) async fn run(self, users: &AllUsers) -> ExitResult {
+    pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
         let [from, into] = [self.from, self.into].map(|account| AccountFlag { account });
         let (from, into) = (from.find(users).await?, into.find(users).await?);
         if from.number == into.number {
@@ -168,7 +179,7 @@ impl MergeArgs {
         }
         let by = cli_actor();
         users.merge(&by, from.number, into.number).await?;
-        Ok(ExitStatus::Success)
+        print_changed(users, into.number, self.flags.format, terminal).await
     }
 }
 
@@ -187,6 +198,10 @@ pub(super) async fn delete(
     }
     let account = users.json(&row).await?;
     users.delete(&cli_actor(), row.number).await?;
+    if args.flags.format.is_json() {
+        print_json(&DeletedJson::new(account), terminal)?;
+        return Ok(ExitStatus::Success);
+    }
     terminal.note(format!("Deleted {}, with:", account.line()));
     for line in account.external_id_lines() {
         terminal.note(line);

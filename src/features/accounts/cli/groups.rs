@@ -3,8 +3,8 @@
 use anyhow::bail;
 
 use super::super::all_users::{AccountsError, AllUsers};
-use super::{AccountFlag, cli_actor};
-use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, Terminal, safe};
+use super::{AccountFlag, ServerFlags, cli_actor, print_json};
+use crate::kit::term::{ExitResult, ExitStatus, OutputFormat, Terminal, safe};
 
 #[derive(clap::Args)]
 pub(in crate::features::accounts) struct GroupsArgs {
@@ -21,12 +21,12 @@ pub(in crate::features::accounts) struct GroupsArgs {
     #[arg(long, requires = "add")]
     new: bool,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl GroupsArgs {
     pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-        let by = cli_actor();
+        let (by, format) = (cli_actor(), self.flags.format);
         match (self.group, self.add, self.remove) {
             (Some(group), Some(account), _) => {
                 let number = AccountFlag { account }.find(users).await?.number;
@@ -43,6 +43,7 @@ impl GroupsArgs {
                     }
                     added => added?,
                 }
+                print_changed(users, &group, format, terminal).await?;
             }
             (Some(group), _, Some(account)) => {
                 let number = AccountFlag { account }.find(users).await?.number;
@@ -52,8 +53,9 @@ impl GroupsArgs {
                         safe(&group)
                     );
                 }
+                print_changed(users, &group, format, terminal).await?;
             }
-            (group, ..) => list(users, group.as_deref(), terminal).await?,
+            (group, ..) => list(users, group.as_deref(), format, terminal).await?,
         }
         Ok(ExitStatus::Success)
     }
@@ -63,6 +65,7 @@ impl GroupsArgs {
 async fn list(
     users: &AllUsers,
     only: Option<&str>,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<()> {
     let access = users.access().await?;
@@ -74,7 +77,27 @@ async fn list(
         .names()
         .filter(|name| only.is_none_or(|only| only == *name))
     {
-        terminal.line(users.group(&access, name).await?.line())?;
+        let group = users.group(&access, name).await?;
+        if format.is_json() {
+            print_json(&group, terminal)?;
+        } else {
+            terminal.line(group.line())?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints a changed group as JSON. As text, a change prints nothing.
+async fn print_changed(
+    users: &AllUsers,
+    name: &str,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<()> {
+    if format.is_json() {
+        // It has no members if its last one is gone, and the group with them.
+        let group = users.group(&users.access().await?, name).await?;
+        print_json(&group, terminal)?;
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 use anyhow::bail;
 
 use super::super::all_users::AllUsers;
-use super::{AccountArgs, AccountFlag, cli_actor};
-use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, Terminal, safe};
+use super::super::view::AccountCommitJson;
+use super::{AccountArgs, AccountFlag, ServerFlags, cli_actor, print_changed, print_json};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe};
 
 /// Maximum number of commits that a history shows.
 const MOST_COMMITS: usize = 1_000;
@@ -22,7 +23,11 @@ pub(super) async fn history(
     let mut commits = users.history(number, MOST_COMMITS + 1).await?;
     let is_cut_off = commits.len() > MOST_COMMITS;
     commits.truncate(MOST_COMMITS);
-    for commit in commits {
+    for commit in &commits {
+        if args.flags.format.is_json() {
+            print_json(&AccountCommitJson::new(commit), terminal)?;
+            continue;
+        }
         let at = commit.at.format("%Y-%m-%d %H:%M:%S");
         terminal.line(format!(
             "{}  {at} UTC  {}  {}",
@@ -47,11 +52,11 @@ pub(in crate::features::accounts) struct RestoreArgs {
     #[arg(value_name = "COMMIT")]
     commit: String,
     #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl RestoreArgs {
-    pub(super) async fn run(self, users: &AllUsers) -> ExitResult {
+    pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
         let number = self.account.find(users).await?.number;
         let commits = users.history(number, usize::MAX).await?;
         let mut named = commits
@@ -60,7 +65,7 @@ impl RestoreArgs {
         match (named.next(), named.next()) {
             (Some(known), None) if self.commit.len() >= SHORTEST_ID => {
                 users.restore(&cli_actor(), number, known.id).await?;
-                Ok(ExitStatus::Success)
+                print_changed(users, number, self.flags.format, terminal).await
             }
             _ => bail!(
                 "`{}` is not the beginning of one commit of the account, with {SHORTEST_ID} characters or more; \

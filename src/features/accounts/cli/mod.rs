@@ -23,18 +23,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::objects::CommitPerson;
+use lockkeeper_accounts::refs::AccountId;
+use serde::Serialize;
 
 use self::changes::{CreateArgs, LinkArgs, MergeArgs, SetArgs, UnlinkArgs};
 use self::check::CheckArgs;
 use self::groups::GroupsArgs;
 use self::history::RestoreArgs;
-use self::people::{ListArgs, QueryArgs, ShowArgs};
+use self::people::{ListArgs, QueryArgs};
 use self::secrets::{KeysArgs, PasswordArgs};
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::AccountsCopy;
 use super::store::AccountRow;
 use crate::kit::term::{
-    DatabaseFlags, ExitResult, ExitStatus, SubcommandArgs, Terminal, actor, block_on,
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
 };
 use crate::model::Cause;
 
@@ -74,7 +76,7 @@ pub(super) enum AccountsSource {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
         #[command(flatten)]
-        database: DatabaseFlags,
+        flags: ServerFlags,
     },
     /// The users of the file of --web-accounts-file
     ///
@@ -88,7 +90,7 @@ pub(super) enum AccountsSource {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        database: DatabaseFlags,
+        flags: ServerFlags,
     },
 }
 
@@ -96,7 +98,7 @@ pub(super) enum AccountsSource {
 #[derive(clap::Subcommand)]
 pub(super) enum ServerAccounts {
     /// Show an account with its external IDs
-    Show(ShowArgs),
+    Show(AccountArgs),
     /// Create an account
     ///
     /// Prints its number.
@@ -174,7 +176,7 @@ pub(super) enum ReindexArgs {
     /// Exit code 1: there are errors in branches, external IDs or stars.
     Accounts {
         #[command(flatten)]
-        database: DatabaseFlags,
+        flags: ServerFlags,
     },
 }
 
@@ -183,6 +185,15 @@ pub(super) enum ReindexArgs {
 pub(super) struct AccountArgs {
     #[command(flatten)]
     account: AccountFlag,
+    #[command(flatten)]
+    flags: ServerFlags,
+}
+
+/// Flags of each subcommand on the accounts of a server.
+#[derive(clap::Args)]
+pub(super) struct ServerFlags {
+    #[command(flatten)]
+    format: OutputFormat,
     #[command(flatten)]
     database: DatabaseFlags,
 }
@@ -208,19 +219,19 @@ impl SubcommandArgs for AccountsArgs {
 
 impl SubcommandArgs for ReindexArgs {
     fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
-        let Self::Accounts { database } = self;
-        block_on(async { check::reindex(&open(&database).await?, terminal).await })?
+        let Self::Accounts { flags } = self;
+        block_on(async { check::reindex(&flags.open().await?, flags.format, terminal).await })?
     }
 }
 
 impl AccountsSource {
     async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         match self {
-            Self::Git { dir, database } => {
-                import::git(&open(&database).await?, &dir, terminal).await
+            Self::Git { dir, flags } => {
+                import::git(&flags.open().await?, &dir, flags.format, terminal).await
             }
-            Self::WebAccounts { file, database } => {
-                import::web_accounts(&open(&database).await?, &file, terminal).await
+            Self::WebAccounts { file, flags } => {
+                import::web_accounts(&flags.open().await?, &file, flags.format, terminal).await
             }
         }
     }
@@ -228,7 +239,7 @@ impl AccountsSource {
 
 impl ServerAccounts {
     async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
-        let users = open(self.database()).await?;
+        let users = self.flags().open().await?;
         let may_take_rights = matches!(
             self,
             Self::Groups(_) | Self::Deactivate(_) | Self::Delete(_) | Self::Merge(_)
@@ -257,41 +268,41 @@ impl ServerAccounts {
         }
     }
 
-    fn database(&self) -> &DatabaseFlags {
+    fn flags(&self) -> &ServerFlags {
         match self {
-            Self::Show(args) => &args.database,
-            Self::Create(args) => &args.database,
-            Self::Groups(args) => &args.database,
-            Self::Set(args) => &args.database,
-            Self::Activate(args)
+            Self::Create(args) => &args.flags,
+            Self::Groups(args) => &args.flags,
+            Self::Set(args) => &args.flags,
+            Self::Show(args)
+            | Self::Activate(args)
             | Self::Deactivate(args)
             | Self::History(args)
-            | Self::Delete(args) => &args.database,
-            Self::Link(args) => &args.database,
-            Self::Unlink(args) => &args.database,
-            Self::Password(args) => &args.database,
-            Self::Keys(args) => &args.database,
-            Self::Restore(args) => &args.database,
-            Self::Merge(args) => &args.database,
-            Self::Query(args) => &args.database,
+            | Self::Delete(args) => &args.flags,
+            Self::Link(args) => &args.flags,
+            Self::Unlink(args) => &args.flags,
+            Self::Password(args) => &args.flags,
+            Self::Keys(args) => &args.flags,
+            Self::Restore(args) => &args.flags,
+            Self::Merge(args) => &args.flags,
+            Self::Query(args) => &args.flags,
         }
     }
 
     async fn act(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
         match self {
-            Self::Show(args) => args.run(users, terminal).await,
+            Self::Show(args) => people::show(&args, users, terminal).await,
             Self::Create(args) => args.run(users, terminal).await,
             Self::Groups(args) => args.run(users, terminal).await,
-            Self::Set(args) => args.run(users).await,
-            Self::Activate(args) => changes::set_active(&args, users, true).await,
-            Self::Deactivate(args) => changes::set_active(&args, users, false).await,
-            Self::Link(args) => args.run(users).await,
-            Self::Unlink(args) => args.run(users).await,
+            Self::Set(args) => args.run(users, terminal).await,
+            Self::Activate(args) => changes::set_active(&args, users, true, terminal).await,
+            Self::Deactivate(args) => changes::set_active(&args, users, false, terminal).await,
+            Self::Link(args) => args.run(users, terminal).await,
+            Self::Unlink(args) => args.run(users, terminal).await,
             Self::Password(args) => args.run(users, terminal).await,
             Self::Keys(args) => args.run(users, terminal).await,
             Self::History(args) => history::history(&args, users, terminal).await,
-            Self::Restore(args) => args.run(users).await,
-            Self::Merge(args) => args.run(users).await,
+            Self::Restore(args) => args.run(users, terminal).await,
+            Self::Merge(args) => args.run(users, terminal).await,
             Self::Delete(args) => changes::delete(&args, users, terminal).await,
             Self::Query(args) => args.run(users, terminal).await,
         }
@@ -310,8 +321,51 @@ impl AccountFlag {
     }
 }
 
-async fn open(database: &DatabaseFlags) -> anyhow::Result<AllUsers> {
-    Ok(AllUsers::new(database.open().await?, "localhost"))
+impl ServerFlags {
+    async fn open(&self) -> anyhow::Result<AllUsers> {
+        Ok(AllUsers::new(self.database.open().await?, "localhost"))
+    }
+}
+
+/// Something that was deleted, as it was before.
+#[derive(Serialize)]
+struct DeletedJson<T> {
+    #[serde(flatten)]
+    was: T,
+    deleted: bool,
+}
+
+impl<T> DeletedJson<T> {
+    fn new(was: T) -> Self {
+        Self { was, deleted: true }
+    }
+}
+
+/// Prints a value as a line of JSON.
+fn print_json(value: &impl Serialize, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
+    let json = serde_json::to_string(value);
+    terminal.line(json.context("the outcome could not be written as JSON")?)?;
+    Ok(())
+}
+
+/// Prints a changed account in the same way as `show`. As text, a change prints nothing.
+async fn print_changed(
+    users: &AllUsers,
+    number: AccountId,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    if format.is_json() {
+        let row = newest_row(users, number).await?;
+        print_json(&users.json(&row).await?, terminal)?;
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// Returns an account as it is after a change.
+async fn newest_row(users: &AllUsers, number: AccountId) -> Result<AccountRow, AccountsError> {
+    let row = users.store().account_get(number).await?;
+    row.ok_or(AccountsError::NoAccount(number))
 }
 
 fn read_copy(dir: &Path) -> anyhow::Result<AccountsCopy> {

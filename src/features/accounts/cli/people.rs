@@ -8,8 +8,8 @@ use super::super::all_users::AllUsers;
 use super::super::copy::AccountsCopy;
 use super::super::store::{AccountRow, MOST_ACCOUNTS};
 use super::super::view::{AccountJson, AccountsJson};
-use super::{AccountFlag, note_no_accounts, open, read_copy};
-use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal};
+use super::{AccountArgs, ServerFlags, note_no_accounts, print_json, read_copy};
+use crate::kit::term::{ExitResult, ExitStatus, OutputFormat, Terminal};
 
 #[derive(clap::Args)]
 pub(in crate::features::accounts) struct ListArgs {
@@ -17,19 +17,18 @@ pub(in crate::features::accounts) struct ListArgs {
     #[arg(long = "git", value_name = "DIR")]
     copy: Option<PathBuf>,
     #[command(flatten)]
-    format: OutputFormat,
-    #[command(flatten)]
-    database: DatabaseFlags,
+    flags: ServerFlags,
 }
 
 impl ListArgs {
     pub(super) async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let format = self.flags.format;
         if let Some(dir) = &self.copy {
-            return list_copy(&read_copy(dir)?, self.format, terminal);
+            return list_copy(&read_copy(dir)?, format, terminal);
         }
-        let rows = all_rows(&open(&self.database).await?).await?;
-        print_rows(&rows, self.format, terminal)?;
-        if rows.is_empty() && !self.format.is_json() {
+        let rows = all_rows(&self.flags.open().await?).await?;
+        print_rows(&rows, format, terminal)?;
+        if rows.is_empty() && !format.is_json() {
             terminal
                 .note("There are no accounts. `lockkeeper accounts create USERNAME` makes one.");
         }
@@ -70,8 +69,7 @@ fn print_rows(
 ) -> anyhow::Result<()> {
     for account in rows.iter().map(AccountJson::of_row) {
         if format.is_json() {
-            let json = serde_json::to_string(&account);
-            terminal.line(json.context("an account could not be written as JSON")?)?;
+            print_json(&account, terminal)?;
         } else {
             terminal.line(account.line())?;
         }
@@ -79,31 +77,23 @@ fn print_rows(
     Ok(())
 }
 
-#[derive(clap::Args)]
-pub(in crate::features::accounts) struct ShowArgs {
-    #[command(flatten)]
-    account: AccountFlag,
-    #[command(flatten)]
-    format: OutputFormat,
-    #[command(flatten)]
-    pub(super) database: DatabaseFlags,
-}
-
-impl ShowArgs {
-    pub(super) async fn run(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-        let row = self.account.find(users).await?;
-        let account = users.json(&row).await?;
-        if self.format.is_json() {
-            let json = serde_json::to_string(&account);
-            terminal.line(json.context("the account could not be written as JSON")?)?;
-        } else {
-            terminal.line(account.line())?;
-            for line in account.external_id_lines() {
-                terminal.line(line)?;
-            }
+/// Prints an account with its external IDs.
+pub(super) async fn show(
+    args: &AccountArgs,
+    users: &AllUsers,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let row = args.account.find(users).await?;
+    let account = users.json(&row).await?;
+    if args.flags.format.is_json() {
+        print_json(&account, terminal)?;
+    } else {
+        terminal.line(account.line())?;
+        for line in account.external_id_lines() {
+            terminal.line(line)?;
         }
-        Ok(ExitStatus::Success)
     }
+    Ok(ExitStatus::Success)
 }
 
 #[derive(clap::Args)]
@@ -112,9 +102,7 @@ pub(in crate::features::accounts) struct QueryArgs {
     #[arg(value_name = "QUERY", allow_hyphen_values = true)]
     query: String,
     #[command(flatten)]
-    format: OutputFormat,
-    #[command(flatten)]
-    pub(super) database: DatabaseFlags,
+    pub(super) flags: ServerFlags,
 }
 
 impl QueryArgs {
@@ -125,7 +113,7 @@ impl QueryArgs {
             if rows.is_empty() {
                 return Ok(ExitStatus::Success);
             }
-            print_rows(&rows, self.format, terminal)?;
+            print_rows(&rows, self.flags.format, terminal)?;
             skip += MOST_ACCOUNTS;
         }
     }

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::support::installed::on_path;
-use crate::support::program::Said;
+use crate::support::program::{Said, problem_lines};
 
 /// Name of the note of `gerrit:jdoe`, known from the description of the format.
 const NOTE: &str = "7c2a55657d911109dbc930836e7a770fb946e8ef";
@@ -218,6 +218,17 @@ fn every_problem_of_a_copy_is_a_line_with_the_way_out() {
     refs/users/01/1000001: warning: watch.config:2: unknown type `ALLES`; did you mean `ALL`?
     ");
     assert_eq!(said.err, "2 accounts: 4 errors, 4 warnings.\n");
+    // A program reads the same.
+    let path = all.path();
+    let told = accounts(&["check", "--git", path.to_str().unwrap(), "--json"]);
+    assert_eq!((told.code, told.err.as_str()), (1, ""));
+    let told = told.json();
+    assert_eq!(problem_lines(&told), said.out.lines().collect::<Vec<_>>());
+    assert_eq!(
+        (&told["accounts"], &told["errors"], &told["warnings"]),
+        (&json!(2), &json!(4), &json!(4))
+    );
+    assert_eq!(told["caches"], Value::Null, "a copy has none");
     // The other program finds the same refs at fault.
     let dir = all.path();
     let theirs = independent(&["check", dir.to_str().unwrap()]);

@@ -2,6 +2,7 @@
 
 mod access;
 mod flags;
+mod outcomes;
 
 use lockkeeper::model::{PullRef, PullState, Subject};
 use reqwest::{Method, StatusCode};

@@ -17,6 +17,7 @@ use lockkeeper::store::DatabaseUrl;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::objects::GitObject;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::samples::open_pull;
@@ -25,7 +26,7 @@ use crate::accounts::independent;
 use crate::support::accounts::{assert_sound, by_ops};
 use crate::support::db::{Backend, TestDb, execute, store_test};
 use crate::support::log;
-use crate::support::program::{Said, lockkeeper};
+use crate::support::program::{Said, lockkeeper, problem_lines};
 
 store_test!(
     of_many_arrivals_of_one_external_id_one_makes_an_account,
@@ -683,6 +684,16 @@ async fn what_cannot_be_read_keeps_no_other_tables_from_being_made_again(db: &Te
         "{}",
         again.err
     );
+    // A program reads the same.
+    let told = lockkeeper(&["reindex", "accounts"], &db.url, &["--json"], &[]);
+    assert_eq!((told.code, told.err.as_str()), (1, ""));
+    let told = told.json();
+    assert_eq!(
+        (&told["accounts"], &told["written"], &told["left"]),
+        (&json!(3), &json!(0), &json!(0))
+    );
+    assert_eq!(told["kept"], json!([LEE, STAR]));
+    assert_eq!(problem_lines(&told), again.out.lines().collect::<Vec<_>>());
     let failed = users.check().await.unwrap_err().to_string();
     let named = format!("the accounts break 2 rules: {}", unreadable(STAR));
     assert!(failed.starts_with(&named), "{failed}");
@@ -929,6 +940,11 @@ async fn tables_are_made_again_while_accounts_change(db: &TestDb) {
 
 /// Imports the users of a file with this text.
 fn import_users(db: &TestDb, text: &str) -> Said {
+    import_users_with(db, text, &[])
+}
+
+/// Imports the users of a file with this text, with flags.
+fn import_users_with(db: &TestDb, text: &str, flags: &[&str]) -> Said {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("users");
     std::fs::write(&file, text).unwrap();
@@ -937,7 +953,7 @@ fn import_users(db: &TestDb, text: &str) -> Said {
     let said = lockkeeper(
         &["accounts", "import", "web-accounts"],
         &db.url,
-        &[file],
+        &[&[file], flags].concat(),
         &[],
     );
     Said {
@@ -1000,6 +1016,12 @@ async fn users_of_the_pages_become_accounts_with_the_passwords_that_they_know(db
         "{}",
         again.err
     );
+    let told = import_users_with(db, text, &["--json"]);
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    assert_eq!(
+        told.json(),
+        json!({"created": 0, "text": imported.out, "problems": []})
+    );
     assert_sound(db);
 }
 
@@ -1036,6 +1058,15 @@ async fn users_that_cannot_become_accounts_are_named_and_nobody_is_imported(db: 
             1,
             "users: line 1: the password has fewer than 16 characters\nNothing was imported. Correct these lines first.\n"
         )
+    );
+    let told = import_users_with(db, "user=kim owners=net password=hunter2\n", &["--json"]);
+    assert_eq!(
+        (told.code, told.err.as_str()),
+        (1, "Nothing was imported. Correct these lines first.\n")
+    );
+    assert_eq!(
+        told.json(),
+        json!({"created": 0, "problems": ["line 1: the password has fewer than 16 characters"]})
     );
 }
 

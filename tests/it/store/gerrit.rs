@@ -1,6 +1,7 @@
 //! Import of the accounts of a Gerrit server: what is used, what has no effect, and what is refused.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use insta::assert_snapshot;
 use lockkeeper::features::accounts::AllUsers;
@@ -13,10 +14,11 @@ use crate::accounts::run;
 use crate::support::accounts::assert_sound;
 use crate::support::db::{TestDb, store_test};
 use crate::support::gerrit::{ANN, BEN, Gerrit, NEW};
-use crate::support::program::{Said, lockkeeper};
+use crate::support::program::{Said, lockkeeper, problem_lines};
 
 store_test!(
     accounts_of_gerrit_are_imported_as_they_are,
+    a_program_reads_what_an_import_leaves_out,
     parts_without_effect_are_in_nobodys_way,
     what_could_be_read_in_two_ways_is_not_imported,
 );
@@ -33,6 +35,47 @@ const LEFT_OUT: [&str; 9] = [
     "refs/starred-changes/19/19/1000009",
     "refs/users/57/1000856",
 ];
+
+/// Imports a copy with `--json`.
+fn import_for_program(db: &TestDb, dir: &Path) -> Said {
+    let dir = dir.to_str().unwrap();
+    lockkeeper(
+        &["accounts", "import", "git"],
+        &db.url,
+        &[dir, "--json"],
+        &[],
+    )
+}
+
+async fn a_program_reads_what_an_import_leaves_out(db: &TestDb) {
+    let dir = tempfile::tempdir().unwrap();
+    Gerrit::after_years().write(dir.path());
+    let told = import_for_program(db, dir.path());
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    let told = told.json();
+    assert_eq!(told["imported"], 4);
+    let lines = problem_lines(&told);
+    for name in LEFT_OUT {
+        let line = format!("{name}: left out: ");
+        assert!(
+            lines.iter().any(|told| told.starts_with(&line)),
+            "{name}: {told}"
+        );
+    }
+    let warning = "refs/users/00/1000000: warning: account.config:4: unknown key `displayName`; ";
+    assert!(lines.iter().any(|told| told.starts_with(warning)), "{told}");
+    assert_sound(db);
+    // The server is no longer empty. Only people read why.
+    let again = import_for_program(db, dir.path());
+    assert_eq!((again.code, again.out.as_str()), (1, ""));
+    assert!(
+        again
+            .err
+            .contains("accounts are imported into a server without any"),
+        "{}",
+        again.err
+    );
+}
 
 async fn accounts_of_gerrit_are_imported_as_they_are(db: &TestDb) {
     let dir = tempfile::tempdir().unwrap();
@@ -291,6 +334,20 @@ async fn what_could_be_read_in_two_ways_is_not_imported(db: &TestDb) {
         gerrit.write(dir.path());
         let refused = import(db, dir.path());
         assert_eq!(refused.code, 1, "{line}: {}", refused.out);
+        let told = import_for_program(db, dir.path());
+        assert_eq!(
+            (told.code, told.err.as_str()),
+            (
+                1,
+                "Nothing was imported. Correct the errors in the copy first.\n"
+            )
+        );
+        let told = told.json();
+        assert_eq!(told["imported"], 0);
+        assert_eq!(
+            problem_lines(&told),
+            refused.out.lines().collect::<Vec<_>>()
+        );
         assert!(refused.out.contains(line), "{line}: {}", refused.out);
         assert!(
             refused.err.contains("Nothing was imported."),

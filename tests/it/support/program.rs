@@ -22,6 +22,17 @@ impl Said {
     }
 }
 
+/// Returns the problems that a check or an import prints with `--json`, as lines of text.
+pub fn problem_lines(told: &Value) -> Vec<String> {
+    let problems = told["problems"].as_array().unwrap().iter();
+    let line = |problem: &Value| {
+        ["ref", "severity", "text"]
+            .map(|field| problem[field].as_str().unwrap())
+            .join(": ")
+    };
+    problems.map(line).collect()
+}
+
 /// Runs `lockkeeper COMMAND… --database-url … ARGS…` with only these variables, and with an empty data directory.
 pub fn lockkeeper(
     command: &[&str],

@@ -61,12 +61,12 @@ async fn a_change_prints_the_account_as_the_api_has_it(backend: Backend) {
     ];
     let mut before = Value::Null;
     for (command, args) in changes {
-        let changed = outcome(&office, command, args);
-        assert_ne!(changed, before, "{command} {args:?}");
+        let printed = outcome(&office, command, args);
+        assert_ne!(printed, before, "{command} {args:?}");
         let detail = answer(&office, "/jdoe/detail").await;
-        assert_eq!(changed, detail, "{command} {args:?}");
-        assert_eq!(outcome(&office, "show", &["jdoe"]), changed);
-        before = changed;
+        assert_eq!(printed, detail, "{command} {args:?}");
+        assert_eq!(outcome(&office, "show", &["jdoe"]), printed);
+        before = printed;
     }
     assert_eq!(before["_account_id"], 1_000_000);
 

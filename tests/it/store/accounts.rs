@@ -695,8 +695,8 @@ async fn what_cannot_be_read_keeps_no_other_tables_from_being_made_again(db: &Te
     assert_eq!(told["kept"], json!([LEE, STAR]));
     assert_eq!(problem_lines(&told), again.out.lines().collect::<Vec<_>>());
     let failed = users.check().await.unwrap_err().to_string();
-    let named = format!("the accounts break 2 rules: {}", unreadable(STAR));
-    assert!(failed.starts_with(&named), "{failed}");
+    let two = format!("the accounts break 2 rules: {}", unreadable(STAR));
+    assert!(failed.starts_with(&two), "{failed}");
 
     // An account without rows has a name of another one.
     for damage in [

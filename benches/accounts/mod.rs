@@ -18,7 +18,6 @@ use lockkeeper::model::{AccountId, Actor, Cause};
 use lockkeeper::store::DatabaseUrl;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::ExternalId;
-use lockkeeper_accounts::notes::read_notes;
 use lockkeeper_accounts::objects::CommitPerson;
 use lockkeeper_accounts::refs::ChangeNumber;
 use sqlx::ConnectOptions as _;
@@ -155,7 +154,7 @@ fn read_external_ids(copy: &LocalCopy) -> anyhow::Result<BTreeMap<AccountId, Vec
         .refs()
         .find(|(name, _)| *name == "refs/meta/external-ids");
     let (_, tip) = tip.context("there are no external IDs")?;
-    let notes = read_notes(copy, Some(copy.root(tip)?))?;
+    let notes = copy.notes(copy.root(tip)?)?;
     let blobs: Vec<_> = notes.values().copied().collect();
     let ids = copy.read_blobs(&blobs, MAX_NOTE, |content| {
         let text = ConfigText::parse(&content)?;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind, Tree, TreeRef};
-use lockkeeper_accounts::notes::NoteTrees;
+use lockkeeper_accounts::external_ids::NoteName;
+use lockkeeper_accounts::notes::{NoteTrees, NotesError, read_notes, read_notes_on_threads};
 
 use super::object_db::{Entries, ObjectDb, ObjectError, entries_of};
 use super::plain_file::{open, small};
@@ -142,11 +143,9 @@ impl LocalCopy {
             let blobs = ids.iter().map(|id| Ok(read(self.blob(*id, most)?)));
             return blobs.collect();
         };
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = processors.min(MAX_THREADS);
         let read = &read;
         std::thread::scope(|scope| {
-            let parts = ids.chunks(ids.len().div_ceil(threads).max(1)).map(|ids| {
+            let parts = ids.chunks(ids.len().div_ceil(threads()).max(1)).map(|ids| {
                 let objects = CopyObjects::Disk(Box::new(objects.for_thread()));
                 scope.spawn(move || {
                     let blobs = ids.iter().map(|id| Ok(read(objects.blob(*id, most)?)));
@@ -163,6 +162,21 @@ impl LocalCopy {
             }
             Ok(all)
         })
+    }
+
+    /// Reads all notes of a tree, on all processors.
+    pub fn notes(
+        &self,
+        root: ObjectId,
+    ) -> Result<BTreeMap<NoteName, ObjectId>, NotesError<LocalCopyError>> {
+        match &self.objects {
+            CopyObjects::Memory(_) => read_notes(&self.objects, Some(root)),
+            CopyObjects::Disk(objects) => {
+                let readers =
+                    (0..threads()).map(|_| CopyObjects::Disk(Box::new(objects.for_thread())));
+                read_notes_on_threads(readers.collect(), root)
+            }
+        }
     }
 
     /// Returns the root directory of a commit. The limit for directories applies to each commit, because they belong to
@@ -323,15 +337,21 @@ impl CopyObjects {
     }
 }
 
-impl NoteTrees for LocalCopy {
+impl NoteTrees for CopyObjects {
     type Error = LocalCopyError;
 
     fn tree(&self, id: ObjectId) -> Result<Tree, LocalCopyError> {
-        let bytes = self.objects.read(id, Kind::Tree)?;
+        let bytes = self.read(id, Kind::Tree)?;
         TreeRef::from_bytes(&bytes, gix_hash::Kind::Sha1)
             .map(|tree| tree.to_owned())
             .map_err(|error| LocalCopyError::Object(error.to_string()))
     }
+}
+
+/// Returns the number of threads that read at the same time.
+fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    processors.min(MAX_THREADS)
 }
 
 /// Returns all refs of a repository, packed or not, as git reads them.

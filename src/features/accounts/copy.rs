@@ -9,7 +9,7 @@ use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
 use lockkeeper_accounts::findings::Problem;
-use lockkeeper_accounts::notes::{NoteFault, NotesError, read_notes};
+use lockkeeper_accounts::notes::{NoteFault, NotesError};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
@@ -210,7 +210,7 @@ fn is_of_clone(name: &str) -> bool {
 }
 
 fn notes(copy: &LocalCopy, commit: ObjectId) -> Result<Notes, LocalCopyError> {
-    let blobs = match read_notes(copy, Some(copy.root(commit)?)) {
+    let blobs = match copy.notes(copy.root(commit)?) {
         Ok(blobs) => blobs,
         Err(NotesError::Read(error)) => return Err(error),
         Err(NotesError::Invalid(faults)) => return Ok(Err(faults)),

@@ -1,6 +1,7 @@
 //! The difference of two trees of notes, from reading only what differs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gix_hash::ObjectId;
 
@@ -24,7 +25,7 @@ pub fn changed_notes<T: NoteTrees>(
     old: Option<ObjectId>,
     new: Option<ObjectId>,
 ) -> Result<BTreeMap<NoteName, NoteChange>, NotesError<T::Error>> {
-    let mut walk = NoteWalk::new(trees);
+    let mut walk = NoteWalk::new(trees, Arc::default());
     let mut before: BTreeMap<NoteName, ObjectId> = BTreeMap::new();
     let mut after: BTreeMap<NoteName, ObjectId> = BTreeMap::new();
     // Trees of the new side that were read, for the search of notes at two places.

@@ -12,12 +12,15 @@ mod node;
 mod write;
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
 
 use gix_hash::ObjectId;
 use gix_object::Tree;
 
 pub use self::compare::{NoteChange, changed_notes};
-use self::node::{NoteNode, NoteWalk};
+use self::node::{CountedNotes, FoundNote, MAX_FAULTS, NoteWalk, OpenedFolder, twice_at};
 pub use self::write::{WrittenNotes, write_notes};
 use crate::external_ids::NoteName;
 use crate::findings::Problem;
@@ -89,26 +92,71 @@ pub fn read_notes<T: NoteTrees>(
     trees: &T,
     root: Option<ObjectId>,
 ) -> Result<BTreeMap<NoteName, ObjectId>, NotesError<T::Error>> {
-    let mut walk = NoteWalk::new(trees);
-    let mut found: BTreeMap<NoteName, (ObjectId, usize)> = BTreeMap::new();
-    let mut open: Vec<(Vec<u8>, ObjectId)> =
-        root.map(|root| (Vec::new(), root)).into_iter().collect();
-    while let Some((prefix, id)) = open.pop() {
-        let NoteNode { notes, folders } = walk.read(&prefix, id)?;
-        for (name, blob) in notes {
-            if let Some((_, depth)) = found.insert(name, (blob, prefix.len())) {
-                walk.twice(name, depth, prefix.len());
-            }
-        }
-        for (byte, id) in folders {
-            open.push(([prefix.as_slice(), &[byte]].concat(), id));
-        }
+    let mut walk = NoteWalk::new(trees, Arc::default());
+    let found = walk.find(root.map(|root| (Vec::new(), root)).into_iter().collect())?;
+    unique(found, walk.into_faults())
+}
+
+/// Reads all notes of a tree like [`read_notes`], on a thread for each of these readers of the same trees. There must be
+/// at least one.
+pub fn read_notes_on_threads<T>(
+    readers: Vec<T>,
+    root: ObjectId,
+) -> Result<BTreeMap<NoteName, ObjectId>, NotesError<T::Error>>
+where
+    T: NoteTrees + Send,
+    T::Error: Send,
+{
+    let counted = Arc::<CountedNotes>::default();
+    let mut walk = NoteWalk::new(&readers[0], Arc::clone(&counted));
+    let OpenedFolder {
+        notes: mut found,
+        folders,
+    } = walk.open(&[], root)?;
+    let mut faults = walk.into_faults();
+    let part = folders.len().div_ceil(readers.len()).max(1);
+    let parts = thread::scope(|scope| {
+        let threads = readers.into_iter().zip(folders.chunks(part));
+        let threads = threads.map(|(trees, folders)| {
+            let counted = Arc::clone(&counted);
+            scope.spawn(move || {
+                let mut walk = NoteWalk::new(&trees, counted);
+                let found = walk.find(folders.to_vec())?;
+                Ok((found, walk.into_faults()))
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let parts = threads.into_iter().map(|thread| match thread.join() {
+            Ok(part) => part,
+            Err(panic) => resume_unwind(panic),
+        });
+        parts.collect::<Result<Vec<_>, NotesError<T::Error>>>()
+    })?;
+    for (notes, more) in parts {
+        found.extend(notes);
+        faults.extend(more);
     }
-    walk.finish()?;
-    Ok(found
-        .into_iter()
-        .map(|(name, (blob, _))| (name, blob))
-        .collect())
+    unique(found, faults)
+}
+
+/// Makes a map of notes. Fails if there was a fault, or if one of them is there twice.
+fn unique<E: std::error::Error>(
+    mut found: Vec<FoundNote>,
+    mut faults: Vec<NoteFault>,
+) -> Result<BTreeMap<NoteName, ObjectId>, NotesError<E>> {
+    // They are nearly in this order, which is faster than a search for the place of each.
+    found.sort_by_key(|note| (note.name, note.folders));
+    let twice = found.windows(2).filter(|pair| pair[0].name == pair[1].name);
+    faults.extend(twice.map(|pair| twice_at(pair[0].name, pair[0].folders, pair[1].folders)));
+    if faults.is_empty() {
+        Ok(found
+            .into_iter()
+            .map(|note| (note.name, note.blob))
+            .collect())
+    } else {
+        faults.truncate(MAX_FAULTS);
+        Err(NotesError::Invalid(faults))
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! One tree of notes, and the reading of many.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gix_hash::ObjectId;
 use gix_object::Tree;
@@ -17,25 +19,83 @@ pub(super) struct NoteNode {
     pub(super) folders: BTreeMap<u8, ObjectId>,
 }
 
+/// A note in a tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundNote {
+    pub(super) name: NoteName,
+    pub(super) blob: ObjectId,
+    /// Number of folders around the note.
+    pub(super) folders: usize,
+}
+
+/// A folder of notes: the digits before it, and its tree.
+pub(super) type NoteFolder = (Vec<u8>, ObjectId);
+
+/// Content of a folder.
+pub(super) struct OpenedFolder {
+    pub(super) notes: Vec<FoundNote>,
+    pub(super) folders: Vec<NoteFolder>,
+}
+
+/// Numbers of notes and folders that were read, on all threads together.
+#[derive(Debug, Default)]
+pub(super) struct CountedNotes {
+    notes: AtomicUsize,
+    folders: AtomicUsize,
+}
+
 /// Reads trees, counts them, and collects their faults.
 pub(super) struct NoteWalk<'a, T> {
     trees: &'a T,
-    notes: usize,
-    folders: usize,
+    counted: Arc<CountedNotes>,
     faults: Vec<NoteFault>,
 }
 
 /// Faults that are listed at most. Nobody reads more at once.
-const MAX_FAULTS: usize = 20;
+pub(super) const MAX_FAULTS: usize = 20;
 
 impl<'a, T: NoteTrees> NoteWalk<'a, T> {
-    pub(super) fn new(trees: &'a T) -> Self {
+    pub(super) fn new(trees: &'a T, counted: Arc<CountedNotes>) -> Self {
         Self {
             trees,
-            notes: 0,
-            folders: 0,
+            counted,
             faults: Vec::new(),
         }
+    }
+
+    /// Returns the notes in these folders and in all folders inside.
+    pub(super) fn find(
+        &mut self,
+        mut open: Vec<NoteFolder>,
+    ) -> Result<Vec<FoundNote>, NotesError<T::Error>> {
+        let mut found = Vec::new();
+        open.reverse();
+        while let Some((prefix, id)) = open.pop() {
+            let OpenedFolder { notes, folders } = self.open(&prefix, id)?;
+            found.extend(notes);
+            open.extend(folders.into_iter().rev());
+        }
+        Ok(found)
+    }
+
+    /// Reads a folder.
+    pub(super) fn open(
+        &mut self,
+        prefix: &[u8],
+        id: ObjectId,
+    ) -> Result<OpenedFolder, NotesError<T::Error>> {
+        let NoteNode { notes, folders } = self.read(prefix, id)?;
+        let notes = notes.into_iter().map(|(name, blob)| FoundNote {
+            name,
+            blob,
+            folders: prefix.len(),
+        });
+        let folders = folders.into_iter();
+        let folders = folders.map(|(byte, id)| ([prefix, &[byte]].concat(), id));
+        Ok(OpenedFolder {
+            notes: notes.collect(),
+            folders: folders.collect(),
+        })
     }
 
     /// Reads the tree at the place of these digits.
@@ -90,9 +150,10 @@ impl<'a, T: NoteTrees> NoteWalk<'a, T> {
                 self.fault(NoteFault::NotANote(crate::text::shown(&path)));
             }
         }
-        self.notes += node.notes.len();
-        self.folders += 1;
-        if self.notes > MAX_NOTES || self.folders > MAX_FOLDERS {
+        let (notes, folders) = (&self.counted.notes, &self.counted.folders);
+        let notes = notes.fetch_add(node.notes.len(), Ordering::Relaxed) + node.notes.len();
+        let folders = folders.fetch_add(1, Ordering::Relaxed) + 1;
+        if notes > MAX_NOTES || folders > MAX_FOLDERS {
             return Err(NotesError::Invalid(vec![NoteFault::TooMany]));
         }
         Ok(node)
@@ -100,17 +161,18 @@ impl<'a, T: NoteTrees> NoteWalk<'a, T> {
 
     /// Reports a note at two depths, in folders.
     pub(super) fn twice(&mut self, name: NoteName, depth: usize, other: usize) {
-        let paths = [depth.min(other), depth.max(other)].map(|depth| {
-            let (folders, rest) = name.as_bytes().split_at(depth);
-            folder_path(folders) + &hex::encode(rest)
-        });
-        self.fault(NoteFault::Twice { name, paths });
+        self.fault(twice_at(name, depth.min(other), depth.max(other)));
     }
 
     fn fault(&mut self, fault: NoteFault) {
         if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
+    }
+
+    /// Returns the faults that were found.
+    pub(super) fn into_faults(self) -> Vec<NoteFault> {
+        self.faults
     }
 
     /// Fails if there was a fault.
@@ -121,6 +183,15 @@ impl<'a, T: NoteTrees> NoteWalk<'a, T> {
             Err(NotesError::Invalid(self.faults))
         }
     }
+}
+
+/// Returns the fault of a note at two depths, in folders, the smaller one first.
+pub(super) fn twice_at(name: NoteName, depth: usize, other: usize) -> NoteFault {
+    let paths = [depth, other].map(|depth| {
+        let (folders, rest) = name.as_bytes().split_at(depth);
+        folder_path(folders) + &hex::encode(rest)
+    });
+    NoteFault::Twice { name, paths }
 }
 
 /// Git writes digits in lower case, so that each note has one spelling.

@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::fixed_seed;
 
 /// Trees in memory, which counts how many are read.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct MemoryTrees {
     trees: HashMap<ObjectId, Tree>,
     reads: Cell<usize>,
@@ -79,6 +79,14 @@ impl MemoryTrees {
         written
     }
 
+    /// Reads all notes with three readers.
+    fn read_on_threads(
+        &self,
+        root: ObjectId,
+    ) -> Result<BTreeMap<NoteName, ObjectId>, NotesError<NoTree>> {
+        read_notes_on_threads(vec![self.clone(), self.clone(), self.clone()], root)
+    }
+
     fn count_reads<R>(&self, read: impl FnOnce(&Self) -> R) -> (R, usize) {
         let before = self.reads.get();
         let result = read(self);
@@ -142,6 +150,7 @@ fn what_is_not_a_note_is_an_error() {
         (note[..38].to_owned(), EntryKind::Blob, blob(1)),
     ]);
     let found = faults(read_notes(&trees, Some(root)));
+    assert_eq!(faults(trees.read_on_threads(root)), found);
     for path in [
         "README",
         "E1",
@@ -171,6 +180,10 @@ fn folders_inside_themselves_are_not_followed_without_end() {
     }
     let read = read_notes(&trees, Some(inner));
     assert!(faults(read)[0].starts_with("there are more than 2000000 notes or 250000 folders"));
+    assert_eq!(
+        faults(trees.read_on_threads(inner)),
+        faults(read_notes(&trees, Some(inner)))
+    );
 }
 
 #[test]
@@ -264,6 +277,7 @@ proptest! {
         let old_root = trees.mixed(&list(&old), 0, &fan_out);
         let new_root = trees.mixed(&list(&new), 0, &other_fan_out);
         prop_assert_eq!(&read_notes(&trees, Some(old_root)).unwrap(), &old);
+        prop_assert_eq!(&trees.read_on_threads(old_root).unwrap(), &old);
 
         let names: std::collections::BTreeSet<NoteName> = old.keys().chain(new.keys()).copied().collect();
         let expected: BTreeMap<NoteName, NoteChange> = names
@@ -297,6 +311,7 @@ proptest! {
         let folder = (folder..6).find(|folder| is_elsewhere(&trees, new_root, twice, *folder)).unwrap();
         let both = add_at(&mut trees, new_root, twice, folder, 0);
         prop_assert_eq!(faults(read_notes(&trees, Some(both))).len(), 1);
+        prop_assert_eq!(faults(trees.read_on_threads(both)), faults(read_notes(&trees, Some(both))));
         prop_assert_eq!(faults(changed_notes(&trees, Some(old_root), Some(both))).len(), 1);
         prop_assert_eq!(faults(changed_notes(&trees, Some(new_root), Some(both))).len(), 1);
     }

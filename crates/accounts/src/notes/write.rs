@@ -1,6 +1,7 @@
 //! Changes of a tree of notes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gix_hash::ObjectId;
 use gix_object::tree::{Entry, EntryKind};
@@ -27,7 +28,7 @@ pub fn write_notes<T: NoteTrees>(
     root: Option<ObjectId>,
     changes: &BTreeMap<NoteName, Option<ObjectId>>,
 ) -> Result<WrittenNotes, NotesError<T::Error>> {
-    let mut walk = NoteWalk::new(trees);
+    let mut walk = NoteWalk::new(trees, Arc::default());
     let mut written = Vec::new();
     let rewritten = rewrite(&mut walk, &mut written, &[], root, changes)?;
     walk.finish()?;

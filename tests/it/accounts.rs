@@ -255,6 +255,7 @@ fn an_account_that_cannot_be_read_hides_no_other() {
     all.git(&["update-ref", "refs/users/01/1000001", &commit], "");
     all.set("refs/users/02/1000002", "not a commit");
     all.commit("refs/users/03/1000003", &[]);
+    all.commit("refs/meta/external-ids", &[]);
     let said = all.check();
     assert_eq!(said.code, 1);
     let lines: Vec<&str> = said.out.lines().collect();

@@ -89,7 +89,16 @@ impl CheckedCopy {
     /// Checks what an import cannot leave out: branches of accounts, external IDs and the sequence. Parts without effect are
     /// called left out.
     pub(super) fn of_used(copy: &AccountsCopy) -> Self {
-        Self::of_refs(copy, true)
+        let mut checked = Self::of_refs(copy, true);
+        checked.completeness(copy);
+        checked
+    }
+
+    /// Checks a copy that somebody has made.
+    pub(super) fn of_copy(copy: &AccountsCopy) -> Self {
+        let mut checked = Self::of(copy);
+        checked.completeness(copy);
+        checked
     }
 
     /// Checks the accounts of the server. A copy that is only read needs no sequence.
@@ -126,6 +135,16 @@ impl CheckedCopy {
         }
         checked.users(copy);
         checked
+    }
+
+    /// Nobody can sign in without external IDs. A copy without their ref was made by somebody who may not read it.
+    fn completeness(&mut self, copy: &AccountsCopy) {
+        if !copy.has_external_ids && copy.highest_account().is_some() {
+            let what = "the copy has accounts, but not their external IDs";
+            let fix = "make it as the user of `--web-basic-auth`, or as an account with the capability `accessDatabase`";
+            let name = AllUsersRef::ExternalIds.to_string();
+            self.add_problem(&name, &Problem::error(None, what, fix));
+        }
     }
 
     fn defaults(&mut self, copy: &AccountsCopy) {

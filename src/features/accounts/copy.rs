@@ -32,6 +32,8 @@ pub(super) struct AccountsCopy {
     /// Preferences for everybody and what else is in their branch, by path.
     pub(super) defaults: BTreeMap<String, Vec<u8>>,
     pub(super) notes: Notes,
+    /// True if the copy has the ref of external IDs, readable or not.
+    pub(super) has_external_ids: bool,
     /// Files of the access control, by path. `None`: the rules of a new installation are in effect.
     pub(super) access: Option<BTreeMap<String, Vec<u8>>>,
     /// Content of each starred change.
@@ -62,6 +64,7 @@ impl AccountsCopy {
             unreadable: BTreeSet::new(),
             defaults: BTreeMap::new(),
             notes: Ok(BTreeMap::new()),
+            has_external_ids: false,
             access: None,
             stars: BTreeMap::new(),
             sequence: None,
@@ -109,7 +112,10 @@ impl AccountsCopy {
                 self.users.insert(account, branch);
             }
             AllUsersRef::UserDefault => self.defaults = copy.files(id, MAX_FILE)?,
-            AllUsersRef::ExternalIds => self.notes = notes(copy, id)?,
+            AllUsersRef::ExternalIds => {
+                self.has_external_ids = true;
+                self.notes = notes(copy, id)?;
+            }
             AllUsersRef::StarredChange(change, account) => {
                 let labels = copy.blob(id, MAX_FILE)?;
                 self.stars.insert((account, change), labels);

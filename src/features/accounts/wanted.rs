@@ -320,6 +320,7 @@ mod tests {
             unreadable: BTreeSet::new(),
             defaults: BTreeMap::new(),
             notes: Ok(notes.collect()),
+            has_external_ids: true,
             access: None,
             stars: BTreeMap::new(),
             sequence: None,

@@ -21,6 +21,7 @@ store_test!(
     a_program_reads_what_an_import_leaves_out,
     parts_without_effect_are_in_nobodys_way,
     what_could_be_read_in_two_ways_is_not_imported,
+    a_copy_of_somebody_who_may_not_read_external_ids_is_not_imported,
 );
 
 /// Refs that are not imported.
@@ -356,4 +357,22 @@ async fn what_could_be_read_in_two_ways_is_not_imported(db: &TestDb) {
         );
         assert_eq!(db.store().account_refs().await.unwrap().0, []);
     }
+}
+
+async fn a_copy_of_somebody_who_may_not_read_external_ids_is_not_imported(db: &TestDb) {
+    let dir = tempfile::tempdir().unwrap();
+    Gerrit::after_years().write(dir.path());
+    let path = dir.path().to_str().unwrap();
+    let ids = "refs/meta/external-ids";
+    run("git", &["-C", path, "update-ref", "-d", ids], "");
+    let line = "refs/meta/external-ids: error: the copy has accounts, but not their external IDs; make it as the user of \
+                `--web-basic-auth`, or as an account with the capability `accessDatabase`";
+    let checked = lockkeeper(&["accounts", "check"], &db.url, &["--git", path], &[]);
+    let imported = import(db, dir.path());
+    for said in [checked, imported] {
+        assert_eq!(said.code, 1, "{}", said.err);
+        assert!(said.out.lines().any(|told| told == line), "{}", said.out);
+    }
+    let index = db.store().account_index().await.unwrap();
+    assert!(index.refs.is_empty(), "{:?}", index.refs);
 }

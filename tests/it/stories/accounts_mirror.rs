@@ -178,7 +178,9 @@ async fn the_copy_has_every_change_and_is_enough_for_another_server(backend: Bac
     let users = AllUsers::new(bot.store().clone(), "lockkeeper.test");
     users.set_active(&by_ops(), olga, false).await.unwrap();
     users.set_active(&by_ops(), olga, true).await.unwrap();
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(3, 2));
+    let key = "github:583231".parse().unwrap();
+    users.link(&by_ops(), olga, &key, None).await.unwrap();
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 3));
     let mut expected = refs_of(bot.store()).await;
     expected.insert(0, ("refs/heads/main".to_owned(), main));
     assert_eq!(elsewhere.refs(), expected);
@@ -188,6 +190,7 @@ async fn the_copy_has_every_change_and_is_enough_for_another_server(backend: Bac
         [
             "refs/heads/main",
             "refs/meta/config",
+            "refs/meta/external-ids",
             "refs/sequences/accounts",
             "refs/users/00/1000000"
         ]

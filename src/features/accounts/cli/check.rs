@@ -44,7 +44,7 @@ impl CheckArgs {
         let format = self.flags.format;
         if let Some(dir) = &self.copy {
             let copy = read_copy(dir)?;
-            let status = report(&copy, &CheckedCopy::of(&copy), None, format, terminal)?;
+            let status = report(&copy, &CheckedCopy::of_copy(&copy), None, format, terminal)?;
             note_no_accounts(&copy, terminal);
             return Ok(status);
         }

@@ -355,14 +355,22 @@ fn threads() -> usize {
 }
 
 /// Returns all refs of a repository, packed or not, as git reads them.
-pub(super) fn all_refs(git_dir: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
-    let mut refs = packed_refs(&git_dir.join("packed-refs"))?;
-    loose_refs(git_dir, "refs", 0, &mut refs)?;
+fn all_refs(git_dir: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
+    let mut refs = packed_refs(git_dir)?;
+    refs.extend(loose_refs(git_dir)?);
+    Ok(refs)
+}
+
+/// Returns the refs that have a file of their own. They come before packed ones.
+pub(super) fn loose_refs(git_dir: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
+    let mut refs = BTreeMap::new();
+    add_loose_refs(git_dir, "refs", 0, &mut refs)?;
     Ok(refs)
 }
 
 /// Reads the file `packed-refs` (`<id> SP <name> LF`).
-fn packed_refs(path: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
+pub(super) fn packed_refs(git_dir: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
+    let path = &git_dir.join("packed-refs");
     let failed = |error| LocalCopyError::File(path.to_owned(), error);
     let mut refs = BTreeMap::new();
     let Some(file) = open(path).map_err(failed)? else {
@@ -382,8 +390,7 @@ fn packed_refs(path: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError
     Ok(refs)
 }
 
-/// Adds the refs that have a file of their own. They come before packed ones.
-fn loose_refs(
+fn add_loose_refs(
     git_dir: &Path,
     name: &str,
     depth: usize,
@@ -398,7 +405,7 @@ fn loose_refs(
         let entry = entry.map_err(failed)?;
         let name = format!("{name}/{}", entry.file_name().to_string_lossy());
         if entry.file_type().map_err(failed)?.is_dir() {
-            loose_refs(git_dir, &name, depth + 1, refs)?;
+            add_loose_refs(git_dir, &name, depth + 1, refs)?;
             continue;
         }
         let text = small(&entry.path()).map_err(failed)?.unwrap_or_default();

@@ -9,7 +9,7 @@ use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind};
 
 use super::GitSettings;
-use super::local_copy::all_refs;
+use super::local_copy::{LocalCopyError, loose_refs, packed_refs};
 use super::object_db::{ObjectDb, ObjectError, entries_of};
 use super::served::{CONFIG, ServedRepo};
 
@@ -25,6 +25,9 @@ pub enum ServedDamage {
     /// The refs cannot be read.
     #[error("its refs cannot be read: {0}")]
     Refs(String),
+    /// A ref has a file of its own. Lockkeeper writes none, and no request would correct it.
+    #[error("it has a file for {0}, which Lockkeeper never writes")]
+    RefFile(String),
     /// An object cannot be read.
     #[error("the object {0} cannot be read: {1}")]
     Object(ObjectId, String),
@@ -48,14 +51,18 @@ impl ServedRepo {
         }
     }
 
-    /// Returns all refs as git reads them. One with a file of its own is among them: Lockkeeper writes none, and git would
-    /// prefer it.
+    /// Returns all refs as git reads them.
     pub fn present_refs(&self) -> Result<BTreeMap<String, ObjectId>, ServedDamage> {
         match fs::read_to_string(self.dir.join("config")) {
             Ok(config) if config == CONFIG => {}
             _ => return Err(ServedDamage::Config),
         }
-        all_refs(&self.dir).map_err(|error| ServedDamage::Refs(error.to_string()))
+        let unreadable = |error: LocalCopyError| ServedDamage::Refs(error.to_string());
+        let loose = loose_refs(&self.dir).map_err(unreadable)?;
+        match loose.into_keys().next() {
+            Some(name) => Err(ServedDamage::RefFile(name)),
+            None => packed_refs(&self.dir).map_err(unreadable),
+        }
     }
 
     /// Reads all objects whose ids begin with a byte, and looks for those that they lead to. Returns missing ones. `known`
@@ -182,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn refs_are_those_that_git_would_show() {
+    fn refs_are_those_that_lockkeeper_has_written() {
         let dir = tempfile::tempdir().unwrap();
         let settings = GitSettings::new(dir.path(), "");
         let repo = ServedRepo::open(&settings, dir.path().join("x.git")).unwrap();
@@ -194,7 +201,8 @@ mod tests {
         assert_eq!(repo.present_refs(), Ok([(name.clone(), one)].into()));
         fs::create_dir_all(repo.dir().join("refs/users/00")).unwrap();
         fs::write(repo.dir().join(&name), format!("{two}\n")).unwrap();
-        assert_eq!(repo.present_refs(), Ok([(name.clone(), two)].into()));
+        let damage = repo.present_refs().unwrap_err();
+        assert_eq!(damage, ServedDamage::RefFile(name.clone()));
         fs::write(repo.dir().join(&name), "").unwrap();
         let damage = repo.present_refs().unwrap_err();
         assert!(matches!(damage, ServedDamage::Refs(_)), "{damage}");

@@ -137,7 +137,7 @@ async fn a_repository_that_differs_from_the_database_is_removed_and_made_again(b
     assert!(all.contains("refs/users/01/1000001"), "{all}");
     assert!(!own.contains("refs/users/01/1000001"), "{own}");
     assert_eq!(cached.turn().await, (2, 0));
-    let damages: [(&str, &dyn Fn(&Path)); 7] = [
+    let damages: [(&str, &dyn Fn(&Path)); 8] = [
         ("an object is lost", &|repo| {
             fs::remove_file(file_of(repo, &tree)).unwrap();
         }),
@@ -154,6 +154,11 @@ async fn a_repository_that_differs_from_the_database_is_removed_and_made_again(b
         }),
         ("git prefers another file", &|repo| {
             let file = repo.join("refs/users/00/1000000");
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{of_kim}\n")).unwrap();
+        }),
+        ("git shows a branch that was never there", &|repo| {
+            let file = repo.join("refs/users/99/1000099");
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, format!("{of_kim}\n")).unwrap();
         }),

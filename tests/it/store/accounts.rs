@@ -414,6 +414,9 @@ async fn an_earlier_state_is_restored_but_nobody_gets_back_in(db: &TestDb) {
         history.lines().next().unwrap().contains("Restore "),
         "{history}"
     );
+    // The state is there already.
+    assert_eq!(accounts("restore", &["jdoe", &history[..12]]).code, 0);
+    assert_eq!(accounts("history", &["jdoe"]).out, history);
     assert_sound(db);
     // An active account stays active, too.
     accounts("activate", &["jdoe"]);

@@ -267,6 +267,9 @@ impl<'a> AccountsEdit<'a> {
         let mut files = known_files(&root, &blobs);
         let other_files = self.other_files(&root).await?;
         let edited = self.account(account).await?;
+        if edited.root == root {
+            return Ok(());
+        }
         let was_active = is_active(edited.old_files.get(AccountConfig::FILE));
         // A deleted key does not come back, and its number is not given again.
         let keys = edited.files.remove(AuthorizedKeys::FILE);

@@ -451,7 +451,7 @@ async fn memberships_go_with_their_account() {
         (unknown.code, unknown.err.as_str()),
         (
             1,
-            "there is no group `Adminstrators`; did you mean `Administrators`?\n"
+            "error: there is no group `Adminstrators`; did you mean `Administrators`?\n"
         )
     );
     let other = office.accounts("groups", &["Leads", "--add", "root"]);
@@ -473,7 +473,7 @@ async fn memberships_go_with_their_account() {
         (unknown.code, unknown.err.as_str()),
         (
             1,
-            "there is no group `Operatros`; did you mean `Operators`?\n"
+            "error: there is no group `Operatros`; did you mean `Operators`?\n"
         )
     );
     let last = office.accounts("groups", &["Administrators", "--remove", "root"]);
@@ -487,7 +487,7 @@ async fn memberships_go_with_their_account() {
         (unknown.code, unknown.err.as_str()),
         (
             1,
-            "there is no group `Operatros`; did you mean `Operators`?\n"
+            "error: there is no group `Operatros`; did you mean `Operators`?\n"
         )
     );
     // A copy takes groups and rules along, unless nobody could administrate the server by them.

@@ -1047,7 +1047,7 @@ async fn users_that_cannot_become_accounts_are_named_and_nobody_is_imported(db: 
     assert_eq!(refused.out, "");
     insta::assert_snapshot!(refused.err, @"
     users: line 2: the name differs only in case from the one in line 1; rename one of them
-    users: line 3: account 1000000 has this user name and another password; if it is the same person, write `account=1000000` in place of the password
+    users: line 3: account 1000000 has this user name and no password; if it is the same person, write `account=1000000` in place of the password
     users: line 4: `username:a/b` is not an external ID; use lower-case letters, digits, `.`, `_`, `@`, `+` and `-`, with a letter or digit first and last
     users: line 5: the password of an account has at most 72 bytes; choose a shorter one
     users: line 6: `1234` cannot be a user name: a number names the account with this number; choose another one

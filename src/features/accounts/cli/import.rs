@@ -72,7 +72,7 @@ pub(super) async fn git(
             Ok(ExitStatus::Success)
         }
         Err(error @ (ImportAccountsError::NotEmpty(_) | ImportAccountsError::NoAccounts)) => {
-            terminal.note(error.to_string());
+            terminal.note(format_args!("error: {error}"));
             Ok(ExitStatus::Failure)
         }
         Err(error) => Err(error.into()),

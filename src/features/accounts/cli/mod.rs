@@ -259,7 +259,7 @@ impl ServerAccounts {
             // What the person can correct is no failure of the program.
             Err(error) => match error.downcast::<AccountsError>() {
                 Ok(error) if error.is_refusal() => {
-                    terminal.note(error.to_string());
+                    terminal.note(format_args!("error: {error}"));
                     Ok(ExitStatus::Failure)
                 }
                 Ok(error) => Err(error.into()),

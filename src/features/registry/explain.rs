@@ -143,7 +143,15 @@ impl Explanation {
             };
             lines.push(format!("{} {place}.", shown_key(key)));
         }
-        lines.push(self.decision_sentence());
+        if self.has_nobody_to_ask() {
+            lines.push(format!(
+                "A missing version of {} is answered with 404 at once, because there is nobody to ask.",
+                self.name
+            ));
+            lines.push("There is no other deployment.".to_owned());
+        } else {
+            lines.push(self.decision_sentence());
+        }
         if !matches!(self.on_miss, OnMiss::Background | OnMiss::Wait) {
             return lines;
         }
@@ -172,6 +180,13 @@ impl Explanation {
             ));
         }
         lines
+    }
+
+    /// Returns true if a missing version would be fetched, but neither from another deployment nor from a repository.
+    fn has_nobody_to_ask(&self) -> bool {
+        matches!(self.on_miss, OnMiss::Background | OnMiss::Wait)
+            && self.source.is_none()
+            && self.peers.as_ref().is_some_and(Vec::is_empty)
     }
 
     fn decision_sentence(&self) -> String {

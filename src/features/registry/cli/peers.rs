@@ -294,7 +294,7 @@ impl PeersArgs {
                     PeerState::Diverged,
                 ];
                 let changed = peer.turn(&store, &from, PeerState::Suspended).await?;
-                peer.changed(changed, "nothing is exchanged with such a peer", terminal)
+                peer.turned(&store, changed, terminal).await
             }
             Self::Resume { peer } => {
                 let store = peer.database.open().await?;
@@ -306,7 +306,7 @@ impl PeersArgs {
                 };
                 let from = [PeerState::Suspended, PeerState::Braked, PeerState::Diverged];
                 let changed = peer.turn(&store, &from, to).await?;
-                peer.changed(changed, "there is no such peer that was stopped", terminal)
+                peer.turned(&store, changed, terminal).await
             }
             Self::Remove { peer } => {
                 let store = peer.database.open().await?;
@@ -319,7 +319,7 @@ impl PeersArgs {
                     PeerState::Diverged,
                 ];
                 let changed = peer.turn(&store, &from, PeerState::Removed).await?;
-                peer.changed(changed, "there is no such peer", terminal)
+                peer.turned(&store, changed, terminal).await
             }
         }
     }
@@ -387,6 +387,25 @@ impl PeerArgs {
             .registry_peer_turn(&self.name, from, to, &cause(""))
             .await;
         turned.context("the peer was not changed")
+    }
+
+    /// Prints a peer whose state was changed, or the state that does not permit it.
+    async fn turned(
+        &self,
+        store: &Store,
+        peer: Option<Peer>,
+        terminal: &mut Terminal<'_>,
+    ) -> ExitResult {
+        if peer.is_none()
+            && let Some(known) = store.registry_peer(&self.name).await?
+        {
+            let (name, state) = (&self.name, known.state);
+            terminal.note(format_args!(
+                "error: {name} is {state}, so this has no effect. Nothing was changed"
+            ));
+            return Ok(ExitStatus::Failure);
+        }
+        self.changed(peer, "there is no such peer", terminal)
     }
 
     /// Prints a peer that was changed, or the reason why it was not.

@@ -137,6 +137,7 @@ fn a_version_goes_its_way_on_the_command_line() {
     let add = ["namespaces", "add", "acme", "--owner", "net"];
     assert_snapshot!(machine.registry(&add).1, @"module acme of net (public), added by kim on …");
     assert_snapshot!(machine.registry(&["list"]).1, @"There are no published versions.");
+    assert_snapshot!(machine.registry(&["list", "acme/"]).1, @"There are no published versions whose names begin with acme/.");
     let (exit, said) = machine.signing(&publish);
     assert_eq!(exit, SUCCESS);
     assert_snapshot!(said, @"
@@ -436,6 +437,12 @@ fn a_proposed_deployment_is_approved_limited_and_suspended() {
         ExitStatus::Usage
     );
     assert_eq!(peers(&["change", name]).0, ExitStatus::Usage);
+    let (exit, said) = peers(&["resume", name]);
+    assert_eq!(exit, ExitStatus::Failure);
+    assert_eq!(
+        said,
+        "error: two.example.com is approved, so this has no effect. Nothing was changed\n"
+    );
     assert_eq!(peers(&["suspend", name]).0, SUCCESS);
     let (exit, said) = peers(&["show", name]);
     assert_eq!(exit, SUCCESS);
@@ -524,7 +531,8 @@ fn a_missing_version_is_explained() {
     ];
     let more = [&hosts[..], &rules].concat();
     assert_snapshot!(explain("github.com/acme/net", &[]).1, @"
-    A missing version of github.com/acme/net is answered with 404 at once, and fetched in the background, by default.
+    A missing version of github.com/acme/net is answered with 404 at once, because there is nobody to ask.
+    There is no other deployment.
     Nothing is fetched from a repository: --registry-vcs-allowlist names no host.
     ");
     assert_snapshot!(explain("github.com/acme/net@v1.0.0", &more).1, @"
@@ -542,7 +550,8 @@ fn a_missing_version_is_explained() {
     assert_snapshot!(explain("github.com/acme/no/x", &more).1, @"A missing version of github.com/acme/no/x is refused with 403, because of the rule `go github.com/acme/no/...=refuse` (--registry-on-miss).");
     assert_snapshot!(explain("example.com/Net/http", &more).1, @"A missing version of example.com/Net/http is answered with 404, and never fetched, because only the owner of the namespace example.com/net publishes there.");
     assert_snapshot!(explain("acme/vpc/aws", &more).1, @"
-    A missing version of acme/vpc/aws is fetched while the client waits for up to 8 seconds, by default.
+    A missing version of acme/vpc/aws is answered with 404 at once, because there is nobody to ask.
+    There is no other deployment.
     Nothing is fetched from a repository: nothing leads from the name of a Terraform module to its repository.
     ");
     let other = explain("github.com/other/net", &[&more[..], &["--json"]].concat());

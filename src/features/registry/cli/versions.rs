@@ -5,6 +5,7 @@ use std::io::{IsTerminal as _, stdin};
 use anyhow::Context as _;
 use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::{RecordNotice, TakedownKind};
+use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 
 use super::super::input::{NameOrVersion, read_name_or_version, read_replacement, shown_key};
@@ -111,7 +112,13 @@ impl ListArgs {
             match names.last() {
                 Some(last) => after = Some(last.clone()),
                 None if after.is_none() && !self.format.is_json() => {
-                    terminal.line("There are no published versions.")?;
+                    terminal.line(match prefix {
+                        None => "There are no published versions.".to_owned(),
+                        Some(prefix) => format!(
+                            "There are no published versions whose names begin with {}.",
+                            safe(prefix)
+                        ),
+                    })?;
                     return Ok(ExitStatus::Success);
                 }
                 None => return Ok(ExitStatus::Success),
@@ -131,11 +138,15 @@ impl ListArgs {
             .map(|version| (&version.key, version.known.state()));
         let view = NameView::new(name, states);
         let json = serde_json::to_string(&view)?;
+        let is_served = versions
+            .iter()
+            .any(|version| version.known.state() != VersionState::Deleted);
         let text = || {
-            let newest = view
-                .newest
-                .as_deref()
-                .unwrap_or("no version that is not deprecated");
+            let newest = view.newest.as_deref().unwrap_or(if is_served {
+                "all versions are deprecated"
+            } else {
+                "all versions were taken down"
+            });
             let count = view.versions;
             let unit = if count == 1 { "version" } else { "versions" };
             format!("{}: {newest} ({count} {unit})", name.as_str())

@@ -407,7 +407,7 @@ impl Store {
     ) -> Result<Vec<(i64, GitObject)>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, Vec<u8>, String, i64, Vec<u8>)>(
             "SELECT update_number, id, kind, size, packed FROM account_objects \
-             WHERE update_number > $1 OR (update_number = $1 AND id > $2) ORDER BY update_number, id LIMIT $3")
+             WHERE (update_number, id) > ($1, $2) ORDER BY update_number, id LIMIT $3")
             .bind(number).bind(id.as_bytes()).bind(limit).fetch_all(db))?;
         let objects = rows.into_iter().map(|(number, id, kind, size, packed)| {
             let row = ObjectColumns {

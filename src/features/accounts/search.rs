@@ -210,8 +210,8 @@ impl SearchSql {
                         "SELECT number FROM accounts WHERE number = {number}"
                     ));
                 }
-                // One set, so that the search begins with it.
-                sets.join(" UNION ")
+                // One set, so that the search begins with it. An account that is there twice costs less than looking for it.
+                sets.join(" UNION ALL ")
             }
         })
     }

@@ -67,7 +67,7 @@ impl PublishArgs {
             package.check_token().context("nothing was published")?;
             // The server believes no commit of others.
             package.content.commit = None;
-            let answer = remote.publish(&package, terminal).await?;
+            let answer = remote.publish(&package).await?;
             self.show_remote(&package, &answer, terminal)?
         } else {
             let registry = self.flags.open().await?;

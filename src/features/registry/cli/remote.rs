@@ -16,7 +16,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::super::packaging::CheckedPackage;
-use crate::kit::term::{Terminal, Usage};
+use crate::kit::term::Usage;
 use crate::secret::Secret;
 
 /// Maximum size of a file with a token.
@@ -72,6 +72,10 @@ impl RemoteRegistry {
             )
             .into());
         }
+        if server.scheme() == "http" && !is_local(server) {
+            let why = "--server: others could read the token on its way; write https:// in place of http://";
+            return Err(Usage::new(why).into());
+        }
         let mut text = String::new();
         let file = std::fs::File::open(token_file);
         let read = file.and_then(|file| file.take(MAX_TOKEN_FILE).read_to_string(&mut text));
@@ -90,15 +94,7 @@ impl RemoteRegistry {
     }
 
     /// Uploads a package, and returns the answer of the server.
-    pub async fn publish(
-        &self,
-        package: &CheckedPackage,
-        terminal: &mut Terminal<'_>,
-    ) -> anyhow::Result<RemoteAnswer> {
-        if self.server.scheme() == "http" && !is_local(&self.server) {
-            terminal
-                .note("The connection is not encrypted, so others can read the token. Use https.");
-        }
+    pub async fn publish(&self, package: &CheckedPackage) -> anyhow::Result<RemoteAnswer> {
         let mut url = address(&self.server, &package.key)?;
         let mut names = package.content.packages.iter().map(|file| &file.name);
         let dir = names.find_map(PackageFileName::module_dir);
@@ -245,7 +241,17 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             assert!(RemoteRegistry::new(&server, &file).is_err(), "{text:?}");
         }
-        assert!(RemoteRegistry::new(&"file:///x".parse().unwrap(), &file).is_err());
+        std::fs::write(&file, "lkr_x").unwrap();
+        for (server, is_good) in [
+            ("file:///x", false),
+            ("http://registry.example.com", false),
+            ("http://127.0.0.1.example.com", false),
+            ("http://127.0.0.1:4141", true),
+            ("http://localhost", true),
+        ] {
+            let remote = RemoteRegistry::new(&server.parse().unwrap(), &file);
+            assert_eq!(remote.is_ok(), is_good, "{server}");
+        }
         assert!(RemoteRegistry::new(&server, &dir.path().join("none")).is_err());
     }
 }

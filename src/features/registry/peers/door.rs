@@ -154,7 +154,7 @@ impl IntoResponse for ExchangeRefusal {
         let (status, text) = match self {
             Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
-                "Send the token that was exchanged when the deployment joined.".to_owned(),
+                "The token is not valid here. A deployment that was removed has to join again.".to_owned(),
             ),
             Self::Stopped => (
                 StatusCode::FORBIDDEN,

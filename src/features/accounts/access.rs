@@ -146,7 +146,7 @@ impl AllUsers {
         newest.clone().filter(|seen| seen.commit == Some(commit))
     }
 
-    /// Renders a group.
+    /// Returns a group with the names of its members.
     pub(super) async fn group(
         &self,
         access: &SeenAccess,

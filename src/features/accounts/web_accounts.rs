@@ -131,7 +131,11 @@ async fn person(
     }
     if let Some(id) = known.as_ref().filter(|_| !is_known) {
         let account = id.account;
-        let other = if id.password.is_some() { "another" } else { "no" };
+        let other = if id.password.is_some() {
+            "another"
+        } else {
+            "no"
+        };
         return Ok(Err(format!(
             "account {account} has this user name and {other} password; if it is the same person, write \
              `account={account}` in place of the password"

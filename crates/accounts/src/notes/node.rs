@@ -78,7 +78,7 @@ impl<'a, T: NoteTrees> NoteWalk<'a, T> {
         Ok(found)
     }
 
-    /// Reads a folder.
+    /// Reads the notes and the folders in a folder, not those further inside.
     pub(super) fn open(
         &mut self,
         prefix: &[u8],

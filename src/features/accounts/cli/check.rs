@@ -19,7 +19,7 @@ const REINDEX_ATTEMPTS: usize = 5;
 const NAMED_REFS: usize = 10;
 
 #[derive(clap::Args)]
-pub(in crate::features::accounts) struct CheckArgs {
+pub(in crate::features::accounts) struct CheckAccountsArgs {
     /// Check a copy of All-Users instead: a directory, as `git clone --mirror` makes it
     #[arg(long = "git", value_name = "DIR")]
     copy: Option<PathBuf>,
@@ -39,7 +39,7 @@ struct CheckJson<'a> {
     problems: &'a [RefProblem],
 }
 
-impl CheckArgs {
+impl CheckAccountsArgs {
     pub(super) async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         let format = self.flags.format;
         if let Some(dir) = &self.copy {

@@ -20,7 +20,7 @@ use crate::kit::term::{ExitResult, ExitStatus, OutputFormat, Terminal, safe};
 struct ImportJson<'a> {
     /// Number of accounts that were imported.
     imported: usize,
-    /// Everything that was left out, and warnings; or the errors because of which nothing was imported.
+    /// Everything that was left out, and warnings. If nothing was imported: the errors.
     problems: &'a [RefProblem],
 }
 

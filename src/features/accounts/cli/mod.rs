@@ -27,10 +27,10 @@ use lockkeeper_accounts::refs::AccountId;
 use serde::Serialize;
 
 use self::changes::{CreateArgs, LinkArgs, MergeArgs, SetArgs, UnlinkArgs};
-use self::check::CheckArgs;
+use self::check::CheckAccountsArgs;
 use self::groups::GroupsArgs;
 use self::history::RestoreArgs;
-use self::people::{ListArgs, QueryArgs};
+use self::people::{ListAccountsArgs, QueryArgs};
 use self::secrets::{KeysArgs, PasswordArgs};
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::AccountsCopy;
@@ -46,7 +46,7 @@ pub(super) enum AccountsArgs {
     /// Show every account
     ///
     /// Without --git, the accounts of the server: a line for each, also with --json. A copy is one JSON document.
-    List(ListArgs),
+    List(ListAccountsArgs),
     #[command(flatten)]
     OfServer(ServerAccounts),
     /// Fill a server that has no accounts
@@ -59,7 +59,7 @@ pub(super) enum AccountsArgs {
     /// Without --git, the accounts of the server, the tables that are derived from them, and the repositories for git clients
     /// in the data directory, if it has some. Prints a line for each problem: ref, file, line and the way out. Ends with exit
     /// code 1 if there are errors; warnings alone are no failure.
-    Check(CheckArgs),
+    Check(CheckAccountsArgs),
 }
 
 /// Source of an import.
@@ -327,7 +327,7 @@ impl ServerFlags {
     }
 }
 
-/// Something that was deleted, as it was before.
+/// Account or key as it was before it was deleted.
 #[derive(Serialize)]
 struct DeletedJson<T> {
     #[serde(flatten)]

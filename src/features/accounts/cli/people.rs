@@ -12,7 +12,7 @@ use super::{AccountArgs, ServerFlags, note_no_accounts, print_json, read_copy};
 use crate::kit::term::{ExitResult, ExitStatus, OutputFormat, Terminal};
 
 #[derive(clap::Args)]
-pub(in crate::features::accounts) struct ListArgs {
+pub(in crate::features::accounts) struct ListAccountsArgs {
     /// Accounts of a copy of All-Users: a directory, as `git clone --mirror` makes it
     #[arg(long = "git", value_name = "DIR")]
     copy: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub(in crate::features::accounts) struct ListArgs {
     flags: ServerFlags,
 }
 
-impl ListArgs {
+impl ListAccountsArgs {
     pub(super) async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         let format = self.flags.format;
         if let Some(dir) = &self.copy {

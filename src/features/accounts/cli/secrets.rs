@@ -24,7 +24,7 @@ pub(in crate::features::accounts) struct PasswordArgs {
 /// Generated password of an account.
 #[derive(Serialize)]
 struct PasswordJson<'a> {
-    /// Only its properties.
+    /// The account, without what belongs to it, such as external IDs.
     #[serde(flatten)]
     account: AccountJson,
     password: &'a str,

@@ -114,6 +114,9 @@ fn file_of(repo: &Path, id: &str) -> PathBuf {
     repo.join("objects").join(&id[..2]).join(&id[2..])
 }
 
+/// Damage of a repository: its name, and how to do it.
+type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+
 /// Points the branch of Olga to another object.
 fn point(repo: &Path, id: &str) {
     let packed = repo.join("packed-refs");
@@ -137,7 +140,7 @@ async fn a_repository_that_differs_from_the_database_is_removed_and_made_again(b
     assert!(all.contains("refs/users/01/1000001"), "{all}");
     assert!(!own.contains("refs/users/01/1000001"), "{own}");
     assert_eq!(cached.turn().await, (2, 0));
-    let damages: [(&str, &dyn Fn(&Path)); 8] = [
+    let damages: [Damage<'_>; 8] = [
         ("an object is lost", &|repo| {
             fs::remove_file(file_of(repo, &tree)).unwrap();
         }),

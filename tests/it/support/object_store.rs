@@ -141,7 +141,10 @@ impl FakeStore {
         let mut lost = self.lost.lock().unwrap();
         if fault == StoreFault::LosesPackages && key.starts_with(PACKAGES) {
             self.failed();
-            lost.insert(key, content);
+            // What was there before stays.
+            if !self.objects.lock().unwrap().contains_key(&key) {
+                lost.insert(key, content);
+            }
         } else {
             lost.remove(&key);
             self.objects.lock().unwrap().insert(key, content);

@@ -148,7 +148,7 @@ impl Explanation {
                 "A missing version of {} is answered with 404 at once, because there is nobody to ask.",
                 self.name
             ));
-            lines.push("There is no other deployment.".to_owned());
+            lines.push("No other deployment is asked.".to_owned());
         } else {
             lines.push(self.decision_sentence());
         }

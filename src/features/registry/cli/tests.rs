@@ -532,7 +532,7 @@ fn a_missing_version_is_explained() {
     let more = [&hosts[..], &rules].concat();
     assert_snapshot!(explain("github.com/acme/net", &[]).1, @"
     A missing version of github.com/acme/net is answered with 404 at once, because there is nobody to ask.
-    There is no other deployment.
+    No other deployment is asked.
     Nothing is fetched from a repository: --registry-vcs-allowlist names no host.
     ");
     assert_snapshot!(explain("github.com/acme/net@v1.0.0", &more).1, @"
@@ -551,7 +551,7 @@ fn a_missing_version_is_explained() {
     assert_snapshot!(explain("example.com/Net/http", &more).1, @"A missing version of example.com/Net/http is answered with 404, and never fetched, because only the owner of the namespace example.com/net publishes there.");
     assert_snapshot!(explain("acme/vpc/aws", &more).1, @"
     A missing version of acme/vpc/aws is answered with 404 at once, because there is nobody to ask.
-    There is no other deployment.
+    No other deployment is asked.
     Nothing is fetched from a repository: nothing leads from the name of a Terraform module to its repository.
     ");
     let other = explain("github.com/other/net", &[&more[..], &["--json"]].concat());

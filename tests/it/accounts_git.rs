@@ -9,7 +9,7 @@ mod imported;
 use insta::assert_snapshot;
 
 use self::abuse::{PUSH_TYPE, push_body};
-use crate::support::db::{Backend, execute_on, story};
+use crate::support::db::{Backend, TestDb, execute_on, story};
 use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git, object_id, words_of};
 use crate::support::program::lockkeeper;
 use crate::support::rows::account_objects;
@@ -88,6 +88,21 @@ async fn somebody_clones_their_account_edits_it_and_pushes_it_back() {
         "{}",
         checked.err
     );
+}
+
+/// A copy without the branch of external IDs is one of somebody who may not read it, and is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_accounts_without_external_ids_is_whole() {
+    let office = Office::open().await;
+    let created = office.accounts("create", &["--full-name", "Olga Ops"]);
+    assert_eq!(created.out, "1000000\n", "{}", created.err);
+    let copy = office.mirror(ADMIN, "copy.git");
+    let copy = copy.to_str().unwrap();
+    let checked = crate::accounts::accounts(&["check", "--git", copy]);
+    assert_eq!((checked.code, checked.out.as_str()), (0, ""));
+    let fresh = TestDb::new(Backend::Sqlite).await;
+    let imported = lockkeeper(&["accounts", "import", "git"], &fresh.url, &[copy], &[]);
+    assert_eq!(imported.code, 0, "{}{}", imported.out, imported.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,10 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use gix_hash::ObjectId;
-use reqwest::StatusCode;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
 use sha1::{Digest as _, Sha1};
 
 use crate::support::office::{ADMIN, Office, WATCH, git, object_id};
@@ -221,6 +224,54 @@ async fn a_branch_as_large_as_it_may_be_takes_no_more_but_a_lock_out() {
     assert_eq!(locked_out.code, 0, "{}", locked_out.err);
     // The file that says so is one too many.
     office.has_unusable = true;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_with_a_full_history_takes_no_pushes_and_can_be_changed() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let mut random = StdRng::seed_from_u64(7);
+    let mut large = || {
+        for file in 0..15 {
+            let mut content = vec![0; 64 * 1024];
+            random.fill_bytes(&mut content);
+            std::fs::write(clone.dir.join(file.to_string()), content).unwrap();
+        }
+        clone.git(&["add", "--all"]);
+        clone.git(&["commit", "--quiet", "--message", "Edit"]);
+    };
+    // Each push has 15/16 of the 4 MiB that it may have.
+    for _ in 0..9 {
+        (0..4).for_each(|_| large());
+        let pushed = clone.push(&["--quiet", "origin", "HEAD:refs/users/self"]);
+        assert_eq!(pushed.code, 0, "{}", pushed.err);
+    }
+    large();
+    let refused = clone.refused(&["origin", "HEAD:refs/users/self"]);
+    assert!(
+        refused.contains(
+            "remote: error: the history of the account has more than 32 MiB, so it takes no more pushes; change the \
+             account with the API or `lockkeeper accounts`, or let somebody with `accessDatabase` push"
+        ),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("HEAD -> refs/users/self (the account is full)"),
+        "{refused}"
+    );
+    let status = office.api(Method::PUT, &jdoe, "/self/status");
+    let status = status.json(&json!({"status": "OOO"})).send().await;
+    assert_eq!(status.unwrap().status(), StatusCode::OK);
+    let removed = office.accounts("set", &["jdoe", "--status", ""]);
+    assert_eq!(removed.code, 0, "{}", removed.err);
+    // What has no meaning can be removed by the administrator of the server.
+    clone.git(&["fetch", "--quiet", "origin", "refs/users/self"]);
+    clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
+    clone.git(&["rm", "--quiet", "0"]);
+    clone.git(&["commit", "--quiet", "--message", "Edit"]);
+    let pushed = clone.push(&[&office.url(ADMIN), "HEAD:refs/users/00/1000000"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
 }
 
 /// git on the client packs nothing that leads to an object that is not there, so these packs are made by hand.

@@ -209,7 +209,8 @@ impl AccountsEdit<'_> {
         }
     }
 
-    /// Writes the notes of external IDs that differ, with a commit.
+    /// Writes the notes of external IDs that differ, with a commit. The first account begins the branch, also if it has
+    /// none: a copy with accounts and without this branch lacks it, and is not imported.
     async fn write_notes(
         &self,
         new: &mut NewState,
@@ -234,11 +235,13 @@ impl AccountsEdit<'_> {
                 }
             }
         }
-        if changes.is_empty() {
-            return Ok(());
-        }
         let old = new.refs.get(&AllUsersRef::ExternalIds);
         let old = old.and_then(|(from, _)| *from);
+        let mut accounts = self.accounts.values();
+        let begins = old.is_none() && accounts.any(|account| account.tip.is_none());
+        if changes.is_empty() && !begins {
+            return Ok(());
+        }
         let root = match old {
             None => None,
             Some(commit) => Some(self.objects.root_of(commit).await?),

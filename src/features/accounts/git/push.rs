@@ -429,7 +429,8 @@ impl PushJudge<'_> {
             return Err(RefusedPush::new(
                 "the account is full",
                 [format!(
-                    "error: the history of the account has more than {limit} MiB, so it takes no more pushes"
+                    "error: the history of the account has more than {limit} MiB, so it takes no more pushes; change the \
+                     account with the API or `lockkeeper accounts`, or let somebody with `accessDatabase` push"
                 )],
             ));
         }

@@ -73,12 +73,13 @@ impl Terraform {
             .dir(place.root)
             .envs(base(&environment, self.tools.dirs()))
             .envs(variables(place, &status));
+        let deadline = Deadline::after(place.timeout);
         let exec = Exec {
             supervisor: &self.supervisor,
             hold: place.hold,
             output: place.output,
             stop: place.stop,
-            deadline: Deadline::after(place.timeout),
+            deadline: &deadline,
             sandbox: &setup.sandbox,
             place: scratch.place(place.root, place.mirror),
             registry: place.registry,

@@ -1,26 +1,86 @@
-//! Counts the programs of pull requests that run in each checkout.
+//! Tracks the programs that run in each checkout.
 //!
 //! All projects of a pull request share its checkout, and their programs can change everything in it. So the server trusts
-//! nothing there for others if such a program ran meanwhile.
+//! nothing there for others if such a program ran meanwhile ([`ProgramObserver`]).
+//!
+//! An `init` that has credentials must not run together with such a program at all: the program could change the
+//! configuration after the server has judged it, and before `init` reads it. So there are two groups, and only one of them is in
+//! a checkout at a time:
+//!
+//! - [`RunningProgram`]: programs that may run code of the pull request, and each `init` without credentials.
+//! - [`TrustedInit`]: each `init` with credentials, from before its configuration is judged until it has ended.
+//!
+//! Members of one group do not wait for each other. A member that waits does not keep others from joining the group that is in
+//! the checkout. Nobody waits for ever: a project that waits starts nothing else, a command has so many projects, and each
+//! program has to end with its run. A member of one group never begins one of the other, so there is no deadlock.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Programs by the lock file of their checkout, which belongs to one server.
+use tokio::sync::Notify;
+
+/// Checkouts by their lock file, which belongs to one server.
 static CHECKOUTS: LazyLock<Mutex<HashMap<PathBuf, Counts>>> = LazyLock::new(Mutex::default);
+
+/// Wakes those who wait, after a program has ended in any checkout.
+static ENDED: Notify = Notify::const_new();
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
+    /// Number of programs that may run code of the pull request.
     running: usize,
-    /// Number of programs that were begun since these counts exist.
+    /// Number of such programs that were begun since these counts exist.
     begun: u64,
     observers: usize,
+    group: Group,
+}
+
+impl Counts {
+    fn are_needed(&self) -> bool {
+        let is_used = match self.group {
+            Group::Programs(count) | Group::TrustedInits(count) => count > 0,
+            Group::Opening => true,
+        };
+        is_used || self.observers > 0
+    }
+}
+
+/// Members of the group that is in a checkout.
+#[derive(Clone, Copy, Debug)]
+enum Group {
+    Programs(usize),
+    /// The first `init` with credentials makes sure that no earlier program is left.
+    Opening,
+    TrustedInits(usize),
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self::Programs(0)
+    }
+}
+
+/// Kind of a program that may run beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProgramKind {
+    /// A program that may run code of the pull request.
+    Any,
+    /// An `init` without credentials that was found to run no such code.
+    Init,
 }
 
 /// A program that runs until this is dropped.
 pub(super) struct RunningProgram {
     hold: PathBuf,
+    kind: ProgramKind,
+}
+
+/// An `init` with credentials, until this is dropped.
+pub(super) struct TrustedInit {
+    hold: PathBuf,
+    /// True if no other one was in the checkout.
+    is_first: bool,
 }
 
 /// Observes the programs of a checkout.
@@ -39,26 +99,101 @@ fn change<T>(hold: &Path, change: impl FnOnce(&mut Counts) -> T) -> T {
     let mut all = checkouts();
     let counts = all.entry(hold.to_owned()).or_default();
     let changed = change(counts);
-    if counts.running == 0 && counts.observers == 0 {
+    if !counts.are_needed() {
         all.remove(hold);
     }
     changed
 }
 
+/// Calls `attempt` until it succeeds, again after each end of a program.
+pub(super) async fn when_free<T>(attempt: impl Fn() -> Option<T>) -> T {
+    loop {
+        // It is made first, so that an end during the attempt wakes this task too.
+        let ended = ENDED.notified();
+        if let Some(begun) = attempt() {
+            return begun;
+        }
+        ended.await;
+    }
+}
+
 impl RunningProgram {
-    pub fn begin(hold: &Path) -> Self {
+    /// Begins a program. Returns `None` while an `init` with credentials is in the checkout.
+    pub fn try_begin(hold: &Path, kind: ProgramKind) -> Option<Self> {
         change(hold, |counts| {
-            counts.running += 1;
-            counts.begun += 1;
-        });
-        let hold = hold.to_owned();
-        Self { hold }
+            let Group::Programs(count) = counts.group else {
+                return None;
+            };
+            counts.group = Group::Programs(count + 1);
+            if kind == ProgramKind::Any {
+                counts.running += 1;
+                counts.begun += 1;
+            }
+            let hold = hold.to_owned();
+            Some(Self { hold, kind })
+        })
     }
 }
 
 impl Drop for RunningProgram {
     fn drop(&mut self) {
-        change(&self.hold, |counts| counts.running -= 1);
+        change(&self.hold, |counts| {
+            if let Group::Programs(count) = counts.group {
+                counts.group = Group::Programs(count.saturating_sub(1));
+            }
+            if self.kind == ProgramKind::Any {
+                counts.running -= 1;
+            }
+        });
+        ENDED.notify_waiters();
+    }
+}
+
+impl TrustedInit {
+    /// Begins an `init` with credentials. Returns `None` while programs are in the checkout. The first one has to call
+    /// [`Self::open`].
+    pub fn try_begin(hold: &Path) -> Option<Self> {
+        let is_first = change(hold, |counts| match counts.group {
+            Group::Programs(0) => {
+                counts.group = Group::Opening;
+                Some(true)
+            }
+            Group::TrustedInits(count) => {
+                counts.group = Group::TrustedInits(count + 1);
+                Some(false)
+            }
+            Group::Programs(_) | Group::Opening => None,
+        })?;
+        let hold = hold.to_owned();
+        Some(Self { hold, is_first })
+    }
+
+    /// Returns true if no other one was in the checkout, so that earlier programs may be left there.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// Lets others join, after the first one has found that no program is left.
+    pub fn open(&self) {
+        change(&self.hold, |counts| {
+            if let Group::Opening = counts.group {
+                counts.group = Group::TrustedInits(1);
+            }
+        });
+        ENDED.notify_waiters();
+    }
+}
+
+impl Drop for TrustedInit {
+    fn drop(&mut self) {
+        change(&self.hold, |counts| {
+            counts.group = match counts.group {
+                Group::TrustedInits(count) if count > 1 => Group::TrustedInits(count - 1),
+                Group::TrustedInits(_) | Group::Opening => Group::default(),
+                programs @ Group::Programs(_) => programs,
+            };
+        });
+        ENDED.notify_waiters();
     }
 }
 
@@ -88,21 +223,70 @@ impl Drop for ProgramObserver {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+
     use super::*;
+
+    fn begin(hold: &Path) -> Option<RunningProgram> {
+        RunningProgram::try_begin(hold, ProgramKind::Any)
+    }
 
     #[test]
     fn an_observer_sees_every_program_of_its_checkout() {
         let (hold, other) = (Path::new("/x/of-this-test"), Path::new("/x/another"));
-        let before = RunningProgram::begin(hold);
+        let before = begin(hold).unwrap();
         let late = ProgramObserver::begin(hold);
         drop(before);
         assert!(!late.saw_none(), "one was running");
         let observer = ProgramObserver::begin(hold);
-        drop(RunningProgram::begin(other));
+        drop(begin(other).unwrap());
+        drop(RunningProgram::try_begin(hold, ProgramKind::Init).unwrap());
         assert!(observer.saw_none());
-        drop(RunningProgram::begin(hold));
+        drop(begin(hold).unwrap());
         assert!(!observer.saw_none(), "one came and went");
         drop((late, observer));
+        assert!(!checkouts().contains_key(hold), "nothing is kept");
+    }
+
+    #[tokio::test]
+    async fn an_init_with_credentials_and_programs_wait_for_each_other() {
+        let (hold, other) = (Path::new("/x/of-both"), Path::new("/x/of-nobody-else"));
+        let programs = (
+            begin(hold).unwrap(),
+            RunningProgram::try_begin(hold, ProgramKind::Init).unwrap(),
+        );
+        let mut waiting = pin!(when_free(|| TrustedInit::try_begin(hold)));
+        assert!(poll!(waiting.as_mut()).is_pending());
+        drop(programs.0);
+        assert!(poll!(waiting.as_mut()).is_pending(), "one is left");
+        drop(programs.1);
+        let first = waiting.await;
+        assert!(first.is_first());
+        let mut joining = pin!(when_free(|| TrustedInit::try_begin(hold)));
+        assert!(
+            poll!(joining.as_mut()).is_pending(),
+            "the first one may find a program"
+        );
+        first.open();
+        let second = joining.await;
+        assert!(!second.is_first());
+        let mut late = pin!(when_free(|| begin(hold)));
+        assert!(poll!(late.as_mut()).is_pending());
+        assert!(begin(other).is_some(), "it is another checkout");
+        drop(first);
+        assert!(poll!(late.as_mut()).is_pending(), "one is left");
+        drop(second);
+        drop(late.await);
+        assert!(!checkouts().contains_key(hold), "nothing is kept");
+    }
+
+    #[test]
+    fn an_init_that_finds_a_program_lets_others_begin() {
+        let hold = Path::new("/x/of-one-that-gives-up");
+        drop(TrustedInit::try_begin(hold).unwrap());
+        drop(begin(hold).unwrap());
         assert!(!checkouts().contains_key(hold), "nothing is kept");
     }
 }

@@ -193,7 +193,7 @@ impl Terraform {
         let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
         let deadline = Deadline::after(place.timeout);
         let of_stage = (setup, &*environment);
-        let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
+        let mut steps = self.steps(place, &tool, &scratch, of_stage, &deadline);
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let modules = steps.modules_used().await;
         // Everything from here on sees these bytes, which are stored: nobody can exchange the plan after it was read.
@@ -209,7 +209,7 @@ impl Terraform {
         let policies = match place.policies {
             None => Vec::new(),
             Some(work) => {
-                let mut steps = self.steps(place, &tool, &scratch, of_stage, deadline);
+                let mut steps = self.steps(place, &tool, &scratch, of_stage, &deadline);
                 if let Some(kept) = &kept {
                     steps.use_plan(kept);
                     // Steps that check policies see the same.
@@ -273,7 +273,7 @@ impl Terraform {
         let deadline = Deadline::after(place.timeout);
         let of_stage = (setup, &*environment);
         let steps = || {
-            let mut steps = self.steps(place, tool, &scratch, of_stage, deadline);
+            let mut steps = self.steps(place, tool, &scratch, of_stage, &deadline);
             if let Some(kept) = &kept {
                 steps.use_plan(kept);
             }
@@ -322,13 +322,9 @@ impl Terraform {
             Ok(begun) => begun,
             Err(error) => return StateWork::not_begun(error),
         };
-        let mut steps = self.steps(
-            place,
-            &tool,
-            &scratch,
-            (setup, &environment),
-            Deadline::after(place.timeout),
-        );
+        let deadline = Deadline::after(place.timeout);
+        let of_stage = (setup, &*environment);
+        let mut steps = self.steps(place, &tool, &scratch, of_stage, &deadline);
         let ended = steps.run(&stage.steps).await;
         StateWork {
             ended: ended.map(|printed| printed.output).map_err(RunError::from),
@@ -344,16 +340,10 @@ impl Terraform {
     ) -> Result<String, RunError> {
         let tool = self.tool(place, sources).await?;
         let scratch = self.scratch()?;
-        Ok(self
-            .steps(
-                place,
-                &tool,
-                &scratch,
-                (&self.plans, &self.plans.environment),
-                Deadline::after(place.timeout),
-            )
-            .version()
-            .await?)
+        let deadline = Deadline::after(place.timeout);
+        let of_stage = (&self.plans, &self.plans.environment);
+        let steps = self.steps(place, &tool, &scratch, of_stage, &deadline);
+        Ok(steps.version().await?)
     }
 
     /// Returns environment and sandbox of a stage. An environment profile that the server did not find at its start
@@ -405,7 +395,7 @@ impl Terraform {
         tool: &'a FoundTool,
         scratch: &'a Scratch,
         (setup, environment): (&'a StageSetup, &'a ChildEnvironment),
-        deadline: Deadline,
+        deadline: &'a Deadline,
     ) -> Steps<'a> {
         Steps {
             tool,

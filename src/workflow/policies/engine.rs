@@ -67,7 +67,7 @@ pub(in crate::workflow) async fn evaluate(
 /// Evaluates policies as soon as there is a permit, within the time that is left for the run.
 async fn in_turn<F>(
     permits: &Semaphore,
-    deadline: Deadline,
+    deadline: &Deadline,
     evaluate: impl FnOnce(EvalLimits) -> F,
 ) -> Result<Vec<PolicyFinding>, String>
 where
@@ -244,7 +244,7 @@ mod tests {
             let permits = &permits;
             async move {
                 let mut seen = None;
-                let evaluating = in_turn(permits, deadline, |limits| {
+                let evaluating = in_turn(permits, &deadline, |limits| {
                     seen = Some(limits);
                     ready(Ok(Vec::new()))
                 });

@@ -33,7 +33,7 @@ impl Steps<'_> {
             let disk = |error| failed(name.clone(), StepFailure::Disk(error));
             self.remove_changed().await.map_err(disk)?;
             let packages = self.session_of_command(shown).await.map_err(disk)?;
-            Box::pin(self.one_init(cmd, packages, name, shown)).await
+            Box::pin(self.one_init(cmd, (packages, None), name, shown)).await
         } else {
             self.exec.run(cmd, name, shown, None).await
         };

@@ -1,17 +1,22 @@
 //! Runs one program for a step or a hook: under the supervisor, within the time of the run, with every line on the
 //! page.
 
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use super::error::{StepError, StepFailure, StepName};
 use super::reports::ToolReport;
-use crate::process::{Cmd, Ended, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
-use crate::workflow::running::RunningProgram;
+use crate::process::{
+    Cmd, Ended, FileHold, HoldError, OutputLine, OutputStream, RunExit, Supervised, Supervisor,
+};
+use crate::workflow::running::{ProgramKind, RunningProgram, TrustedInit, when_free};
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
 use crate::workflow::{RegistryAccess, RunOutput};
 
@@ -20,12 +25,21 @@ const SIGKILL: i32 = 9;
 /// Maximum number of bytes of a step's output that are kept in memory for the comment. The page has the whole output.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
+/// Notice before the output of an `init` with credentials that has to wait.
+const INIT_WAITS: &str = "`init` waits until no program of another project runs in this checkout, because it gets \
+                          credentials for private modules.";
+/// Notice before the output of a program that has to wait for such an `init`.
+const PROGRAM_WAITS: &str = "Waiting for the `init` of another project in this checkout, which has credentials for \
+                             private modules.";
+
 /// Point in time at which a run has to be over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(in crate::workflow) struct Deadline {
     at: Instant,
     /// Time limit as a span, for messages.
     after: Duration,
+    /// Milliseconds that the run has waited for others, which do not count.
+    waited: AtomicU64,
 }
 
 impl Deadline {
@@ -33,12 +47,19 @@ impl Deadline {
         Self {
             at: Instant::now() + time,
             after: time,
+            waited: AtomicU64::new(0),
         }
     }
 
     /// Returns the time until then.
-    pub fn left(self) -> Duration {
-        self.at.saturating_duration_since(Instant::now())
+    pub fn left(&self) -> Duration {
+        let waited = Duration::from_millis(self.waited.load(Ordering::Relaxed));
+        (self.at + waited).saturating_duration_since(Instant::now())
+    }
+
+    fn postpone(&self, time: Duration) {
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(time, Ordering::Relaxed);
     }
 }
 
@@ -50,7 +71,7 @@ pub(in crate::workflow) struct Exec<'a> {
     pub hold: &'a Path,
     pub output: &'a RunOutput,
     pub stop: &'a CancellationToken,
-    pub deadline: Deadline,
+    pub deadline: &'a Deadline,
     pub sandbox: &'a RunSandbox,
     pub place: RunPlace<'a>,
     /// Access to the registry of modules, which no output may show.
@@ -93,15 +114,65 @@ impl Exec<'_> {
             .map(|(kept, _)| kept.text)
     }
 
-    /// Runs an `init` that runs no program of the pull request.
+    /// Runs an `init` that runs no program of the pull request. One with credentials was begun by [`Self::trusted_init`].
     pub(super) async fn run_init(
         &self,
         cmd: Cmd,
         name: StepName,
         shown: &str,
+        trusted: Option<&TrustedInit>,
     ) -> Result<String, StepError> {
-        let ended = self.end_init(self.supervised(cmd), shown, None).await;
+        let run = self.supervised(cmd);
+        let ended = match trusted {
+            Some(_) => self.end_begun(run, shown, None).await,
+            None => self.end(run, shown, None, ProgramKind::Init).await,
+        };
         ended.output(name).map(|(kept, _)| kept.text)
+    }
+
+    /// Begins an `init` with credentials: waits until no other program is in the checkout, and keeps all others out until the
+    /// returned value is dropped.
+    pub(super) async fn trusted_init(&self) -> Result<TrustedInit, StepFailure> {
+        let begin = || TrustedInit::try_begin(self.hold);
+        let begun = self.begin(begin, INIT_WAITS).await?;
+        if begun.is_first() {
+            // A step can end before its processes: they have a grace period, or do not answer.
+            let none_is_left = FileHold::exclusive(self.hold, self.deadline.left());
+            let proof = tokio::select! {
+                proof = none_is_left => proof,
+                () = self.stop.cancelled() => return Err(StepFailure::Stopped { killed: false }),
+            };
+            // Not even this `init` could begin while somebody has the proof.
+            drop(proof.map_err(|error| match error {
+                HoldError::Busy { .. } => StepFailure::TimedOut {
+                    after: self.deadline.after,
+                    killed: false,
+                },
+                error @ HoldError::Io { .. } => StepFailure::Disk(io::Error::other(error)),
+            })?);
+            begun.open();
+        }
+        Ok(begun)
+    }
+
+    /// Waits until something may begin in the checkout. The wait does not count as time of the run.
+    async fn begin<T>(
+        &self,
+        attempt: impl Fn() -> Option<T>,
+        notice: &str,
+    ) -> Result<T, StepFailure> {
+        if let Some(begun) = attempt() {
+            return Ok(begun);
+        }
+        debug!(checkout = %self.place.root.display(), "{notice}");
+        self.output.say(notice).await;
+        let since = Instant::now();
+        let begun = tokio::select! {
+            begun = when_free(attempt) => Ok(begun),
+            () = self.stop.cancelled() => Err(StepFailure::Stopped { killed: false }),
+        };
+        self.deadline.postpone(since.elapsed());
+        begun
     }
 
     /// Runs a program that has to report its result.
@@ -172,7 +243,8 @@ impl Exec<'_> {
 
     /// Runs a program to its end, also if it fails.
     pub(super) async fn run_to_end(&self, cmd: Cmd, shown: &str) -> EndedProgram {
-        self.end(self.supervised(cmd), shown, None).await
+        self.end(self.supervised(cmd), shown, None, ProgramKind::Any)
+            .await
     }
 
     /// Runs the program. Returns the output, and true if the output contains the report.
@@ -183,15 +255,27 @@ impl Exec<'_> {
         shown: &str,
         report: Option<ToolReport>,
     ) -> Result<(KeptOutput, bool), StepError> {
-        self.end(run, shown, report).await.output(name)
+        self.end(run, shown, report, ProgramKind::Any)
+            .await
+            .output(name)
     }
 
-    async fn end(&self, run: Supervised, shown: &str, report: Option<ToolReport>) -> EndedProgram {
-        let _running = RunningProgram::begin(self.hold);
-        self.end_init(run, shown, report).await
+    /// Runs a program that may run beside others.
+    async fn end(
+        &self,
+        run: Supervised,
+        shown: &str,
+        report: Option<ToolReport>,
+        kind: ProgramKind,
+    ) -> EndedProgram {
+        let begin = || RunningProgram::try_begin(self.hold, kind);
+        match self.begin(begin, PROGRAM_WAITS).await {
+            Ok(_running) => self.end_begun(run, shown, report).await,
+            Err(why) => EndedProgram::not_run(why),
+        }
     }
 
-    async fn end_init(
+    async fn end_begun(
         &self,
         run: Supervised,
         shown: &str,
@@ -203,11 +287,7 @@ impl Exec<'_> {
         }
         self.output.say(&line).await;
         if let Err(error) = self.sandbox.hand_over(self.place).await {
-            return EndedProgram {
-                kept: KeptOutput::default(),
-                is_reported: false,
-                failure: Some(StepFailure::Disk(error)),
-            };
+            return EndedProgram::not_run(StepFailure::Disk(error));
         }
         let (lines, received) = mpsc::channel(256);
         let (exit, (kept, is_reported)) = tokio::join!(
@@ -258,6 +338,14 @@ pub(super) struct EndedProgram {
 }
 
 impl EndedProgram {
+    fn not_run(why: StepFailure) -> Self {
+        Self {
+            kept: KeptOutput::default(),
+            is_reported: false,
+            failure: Some(why),
+        }
+    }
+
     /// Returns the output, and true if it contains the report that was looked for.
     #[expect(clippy::result_large_err, reason = "the callers return the same error")]
     fn output(self, name: StepName) -> Result<(KeptOutput, bool), StepError> {

@@ -4,7 +4,7 @@ use lockkeeper::emulator::Change;
 use lockkeeper::model::PullNumber;
 use serde_json::json;
 
-use super::world::{REPO, World};
+use super::world::{REPO, Said, World};
 use crate::support::server::{RUNNER, Settings, TOKEN};
 
 const MODULES: &str = "acme/modules";
@@ -127,4 +127,72 @@ async fn without_the_flag_private_modules_are_not_read() {
         .await
         .is("autoplan failure | . default failed");
     world.finish(&[]).await;
+}
+
+/// Plans `net`, which uses a private module, while a program of its neighbour `app` runs in the same checkout. The program ends
+/// when the `init` of `net` waits for it, and runs `attack` then. Returns the answer about both.
+async fn beside(attack: &str) -> (World, Said) {
+    let steps = |script: &str| json!({"plan": {"steps": [{"run": script}, "init", "plan"]}});
+    let config = json!({
+        "repos": [{"id": "/.*/", "allowed_overrides": ["workflow"]}],
+        "workflows": {"net": steps("sh ../net.sh"), "app": steps("sh ../app.sh")},
+    });
+    let settings = Settings::default()
+        .flag("--write-git-creds")
+        .flag("--log-level=debug")
+        .flag(&format!("--repo-config-json={config}"));
+    let world = World::start_with(settings, |_| vec![("notes", String::new())]).await;
+    let code = "resource \"terraform_data\" \"of_a_module\" {}\n";
+    world
+        .github
+        .create_repo(MODULES, &[("net/main.tf", code)])
+        .await
+        .expect("it is new");
+    let source = format!("git::{}//net", world.github.clone_url(MODULES));
+    let net = format!("module \"it\" {{\n  source = \"{source}\"\n}}\n");
+    let projects =
+        "version: 3\nprojects:\n- {dir: app, workflow: app}\n- {dir: net, workflow: net}\n";
+    let at = world.dir.path().display();
+    // The neighbour is there before the `init`, so that it is the `init` that waits.
+    let of_net = format!("while ! test -e {at}/running; do sleep 0.01; done\n");
+    let of_app = format!(
+        "touch {at}/running\nwhile ! test -e {at}/end; do sleep 0.01; done\n\
+         if test -e ../net/.terraform; then touch {at}/seen; fi\n{attack}\n"
+    );
+    let files = [
+        ("atlantis.yaml", projects),
+        ("net/main.tf", net.as_str()),
+        ("app/main.tf", code),
+        ("net.sh", of_net.as_str()),
+        ("app.sh", of_app.as_str()),
+        ("store", "terraform {\n  state_store \"x\" {}\n}\n"),
+    ];
+    let pull = world.open("feature", &files).await;
+    world
+        .server
+        .logged("waits until no program of another project runs in this checkout")
+        .await;
+    std::fs::write(world.dir.path().join("end"), "").unwrap();
+    let said = world.answer(pull).await;
+    assert!(
+        !world.dir.path().join("seen").exists(),
+        "`init` ran beside the program"
+    );
+    (world, said)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_modules_are_read_when_no_program_of_a_neighbour_runs() {
+    let (world, said) = beside("").await;
+    said.is("autoplan success | app default planned | net default planned")
+        .says("module.it.terraform_data.of_a_module");
+    world.finish(&["#1 app default", "#1 net default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_that_a_neighbour_has_changed_meanwhile_gets_no_credentials() {
+    let (world, said) = beside("cp ../store ../net/late.tf").await;
+    said.is("autoplan partial | app default planned | net default failed")
+        .says("`init` may run a program of the pull request: `late.tf` may have a block `state_store`");
+    world.finish(&["#1 app default"]).await;
 }

@@ -39,7 +39,7 @@ pub use code::UnreadFile;
 pub use interface::{ModuleInput, ModuleInterface, ModuleOutput, module_interface};
 pub use limits::LimitExceeded;
 pub use modules::{
-    MissingModule, ModuleGraph, RemoteCall, UseReason, missing_modules, remote_calls,
+    MissingModule, ModuleGraph, RemoteCall, UseReason, local_sources, missing_modules, remote_calls,
 };
 pub use names::{NameError, choose as choose_names};
 pub use order::{OrderPosition, ProjectGroup, stages};

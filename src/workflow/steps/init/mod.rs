@@ -8,14 +8,16 @@
 //! - A backend can name programs as well. With one that is more than a bucket ([`backends`]), the `init` runs in two parts. The
 //!   first one fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The
 //!   second one prepares the backend, with nothing that a plan may not have.
-//! - Projects of a pull request share a checkout and run at the same time. If one of their programs ran since before the
-//!   configuration was looked at, fetched packages stay with the project ([`ProgramObserver`]).
+//! - Projects of a pull request share a checkout and run at the same time. No program of another project runs there from before
+//!   the configuration is judged until an `init` with credentials has ended ([`TrustedInit`]). For the cache alone nobody waits:
+//!   if such a program ran meanwhile, fetched packages stay with the project ([`ProgramObserver`]).
 
 mod arguments;
 mod backends;
 mod local_repos;
 mod plain;
 mod programs;
+mod sources;
 mod trust;
 
 use std::ffi::OsString;
@@ -30,7 +32,7 @@ use crate::git::ModuleAccess;
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
 use crate::workflow::lock_file::{self, LockFile};
-use crate::workflow::running::ProgramObserver;
+use crate::workflow::running::{ProgramObserver, TrustedInit};
 use crate::workflow::{CacheSession, InitPlace};
 use arguments::{fetching, is_option, names_packages};
 use plain::expanded_words;
@@ -51,7 +53,7 @@ impl Steps<'_> {
         extra: Vec<OsString>,
         name: StepName,
     ) -> Result<String, StepError> {
-        let programs = ProgramObserver::begin(self.exec.hold);
+        let mut programs = ProgramObserver::begin(self.exec.hold);
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let own: &[&str] = if self.lock_file_tracked {
             &["-input=false"]
@@ -63,10 +65,19 @@ impl Steps<'_> {
             .into_iter()
             .chain(merged(own, extra))
             .collect();
-        let why_alone = self
-            .init_runs_programs(Some(self.tool.distribution), &args)
-            .await
-            .map_err(disk)?;
+        let judge = || self.init_runs_programs(Some(self.tool.distribution), &args);
+        let mut why_alone = judge().await.map_err(disk)?;
+        let mut access = None;
+        if let Some(modules) = self.modules.filter(|_| why_alone.is_none())
+            && self.may_fetch_modules(&args).await.map_err(disk)?
+        {
+            let trusted = self.exec.trusted_init().await;
+            let trusted = trusted.map_err(|why| failed(name.clone(), why))?;
+            // Programs of other projects may have changed the configuration until now.
+            programs = ProgramObserver::begin(self.exec.hold);
+            why_alone = judge().await.map_err(disk)?;
+            access = why_alone.is_none().then_some((modules, trusted));
+        }
         // The notice explains why `init` takes longer, or cannot read private modules.
         let told = why_alone.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
             format!(
@@ -84,17 +95,17 @@ impl Steps<'_> {
         } else {
             self.provider_session(programs).await.map_err(disk)?
         };
-        let modules = self.modules.filter(|_| may_share);
-        let shares = packages.is_some() || modules.is_some();
+        let shares = packages.is_some() || access.is_some();
         let ended = if shares && self.backend_may_name_program(&args).await.map_err(disk)? {
-            Box::pin(self.init_in_two(args, (packages, modules), name)).await
+            Box::pin(self.init_in_two(args, (packages, access), name)).await
         } else {
             let shown = self.shown(&args);
             let mut cmd = self.command(args);
             if shares {
-                cmd = self.with_git_config(cmd, modules);
+                cmd = self.with_git_config(cmd, access.as_ref().map(|(modules, _)| *modules));
             }
-            Box::pin(self.one_init(cmd, packages, name, &shown)).await
+            let trusted = access.as_ref().map(|(_, trusted)| trusted);
+            Box::pin(self.one_init(cmd, (packages, trusted), name, &shown)).await
         };
         match ended {
             Ok(_) => Ok(String::new()),
@@ -113,7 +124,7 @@ impl Steps<'_> {
     async fn init_in_two(
         &self,
         args: Vec<OsString>,
-        (packages, modules): (Option<SharedPackages>, Option<&ModuleAccess>),
+        (packages, access): (Option<SharedPackages>, Option<(&ModuleAccess, TrustedInit)>),
         name: StepName,
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
@@ -131,8 +142,12 @@ impl Steps<'_> {
         let is_read_only = args.iter().any(|arg| is_option(arg, "lockfile"));
         let first = fetching(&args);
         let shown = self.shown(&first);
+        let modules = access.as_ref().map(|(modules, _)| *modules);
         let cmd = self.with_git_config(self.command(first), modules);
-        Box::pin(self.one_init(cmd, packages, name.clone(), &shown)).await?;
+        let trusted = access.as_ref().map(|(_, trusted)| trusted);
+        Box::pin(self.one_init(cmd, (packages, trusted), name.clone(), &shown)).await?;
+        // The second part may run programs, so it is one of those that this one keeps out.
+        drop(access);
         if let Some(before) = before.clone() {
             let dir = self.dir.to_owned();
             let complete = move || {
@@ -219,17 +234,23 @@ impl Steps<'_> {
     pub(super) async fn one_init(
         &self,
         cmd: Cmd,
-        packages: Option<SharedPackages>,
+        (packages, trusted): (Option<SharedPackages>, Option<&TrustedInit>),
         name: StepName,
         shown: &str,
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let data_dir = self.init_dir();
         let output = match packages {
-            None => self.exec.run(cmd, name.clone(), shown, None).await?,
+            None if trusted.is_none() => self.exec.run(cmd, name.clone(), shown, None).await?,
+            None => {
+                self.exec
+                    .run_init(cmd, name.clone(), shown, trusted)
+                    .await?
+            }
             Some(SharedPackages { session, programs }) => {
                 let cmd = cmd.envs(session.variables()).writes(session.dir());
-                let output = self.exec.run_init(cmd, name.clone(), shown).await?;
+                let ran = self.exec.run_init(cmd, name.clone(), shown, trusted);
+                let output = ran.await?;
                 session.finish(programs).await.map_err(disk)?;
                 output
             }

@@ -86,7 +86,7 @@ fn search(
 }
 
 /// Returns the text of a regular file of at most [`MAX_BYTES`]. Follows a link, as the tool does.
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     // A link may lead anywhere, opening a pipe blocks, and opening a device may have an effect. So the file is checked
     // by a descriptor that gives no access yet. Another program cannot exchange the file after that.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;

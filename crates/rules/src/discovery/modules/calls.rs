@@ -120,7 +120,7 @@ pub(super) fn blocks(value: &Value) -> &[Value] {
         .map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
-fn is_local(source: &str) -> bool {
+pub(super) fn is_local(source: &str) -> bool {
     (source.starts_with("./") || source.starts_with("../") || matches!(source, "." | ".."))
         && !source.contains("${")
 }

@@ -18,7 +18,7 @@ use crate::model::RepoPath;
 use calls::Calls;
 
 pub use package::{MissingModule, missing_modules};
-pub use remote::{RemoteCall, remote_calls};
+pub use remote::{RemoteCall, local_sources, remote_calls};
 
 /// Maximum number of unreadable files that are kept to report them.
 const MAX_UNREAD: usize = 100;

@@ -1,10 +1,11 @@
-//! Reads the module calls of a file that lead to a registry: `source` and `version` as they are written.
+//! Reads the module calls of a file that lead to a registry: `source` and `version` as they are written. Also tells if no call
+//! leads out of the repository.
 
 use hcl_edit::structure::Body;
 use serde_json::Value;
 
 use super::super::code;
-use super::calls::{CodeFormat, MAX_FILE_BYTES, MAX_SOURCES, blocks};
+use super::calls::{CodeFormat, MAX_FILE_BYTES, MAX_SOURCES, blocks, is_local};
 use crate::model::RepoPath;
 
 /// Call of a module with a source that is no directory.
@@ -68,6 +69,41 @@ fn of_json(top: &Value) -> Vec<RemoteCall> {
     calls
 }
 
+/// Returns the sources of the calls in a file of code, if all of them are directories of the repository. `None`: one may lead
+/// elsewhere, because it does, or because the file or the source cannot be understood.
+pub fn local_sources(file: &RepoPath, text: &str) -> Option<Vec<String>> {
+    let Some(format) = CodeFormat::of(file.file_name()) else {
+        return Some(Vec::new());
+    };
+    let text = code::unmarked(text);
+    if !code::has_word(text, "module") {
+        return Some(Vec::new());
+    }
+    if text.len() > MAX_FILE_BYTES {
+        return None;
+    }
+    let local = |source: &str| is_local(source).then(|| source.to_owned());
+    match format {
+        CodeFormat::Hcl => {
+            let body = code::parse(file, text).ok()?;
+            let source = |body: &Body| local(body.get_attribute("source")?.value.as_str()?);
+            let calls = body.get_blocks("module");
+            calls.map(|module| source(&module.body)).collect()
+        }
+        CodeFormat::Json => {
+            let top = code::parse_json(file, text).ok()?;
+            let modules = blocks(&top).iter().filter_map(|top| top.get("module"));
+            let mut sources = Vec::new();
+            for module in modules.flat_map(blocks) {
+                for body in module.as_object()?.values().flat_map(blocks) {
+                    sources.push(local(body.get("source")?.as_str()?)?);
+                }
+            }
+            Some(sources)
+        }
+    }
+}
+
 fn is_remote(source: &str) -> bool {
     !source.starts_with('.') && !source.starts_with('/') && !source.contains("${")
 }
@@ -98,6 +134,28 @@ mod tests {
         assert_eq!(calls("main.tofu", hcl), expected);
         let json = r#"{"module": {"a": {"source": "h.example/acme/a/aws", "version": "1.0.0"}, "b": [{"source": "../b"}]}}"#;
         assert_eq!(calls("main.tf.json", json), ["h.example/acme/a/aws 1.0.0"]);
+    }
+
+    #[test]
+    fn sources_are_local_only_if_all_of_them_are() {
+        let sources = |file: &str, text: &str| local_sources(&file.parse().unwrap(), text);
+        let (local, other) = (
+            "module \"a\" {\n  source = \"../a\"\n}\n",
+            "module \"b\" {\n  source = \"acme/b/aws\"\n}\n",
+        );
+        let found = Some(vec!["../a".to_owned()]);
+        assert_eq!(sources("main.tf", local), found);
+        assert_eq!(sources("main.tf", &format!("{local}{other}")), None);
+        assert_eq!(sources("main.tf", "module \"a\" {}\n"), None);
+        assert_eq!(sources("main.tf", &local[..30]), None);
+        assert_eq!(sources("README.md", other), Some(Vec::new()));
+        assert_eq!(sources("main.tf", "x = submodule\n"), Some(Vec::new()));
+        let json = r#"{"module": [{"a": {"source": "../a"}}]}"#;
+        assert_eq!(sources("main.tf.json", json), found);
+        let json = r#"{"module": {"a": {"source": "../a"}, "b": [{"source": "acme/b/aws"}]}}"#;
+        assert_eq!(sources("main.tf.json", json), None);
+        let large = format!("{local}{}", "# x\n".repeat(MAX_FILE_BYTES / 4));
+        assert_eq!(sources("main.tf", &large), None);
     }
 
     #[test]

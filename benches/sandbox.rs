@@ -21,6 +21,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
         memory: Some(8 << 30),
         processes: Some(100_000),
         file_size: Some(1 << 40),
+        disk: Some(1 << 40),
         cpu: Some(Duration::from_hours(1)),
     };
     let held_by = |mechanism| {

@@ -221,10 +221,15 @@ fn limits(config: &ServerConfig) -> RunLimits {
         .memory
         .map(crate::config::size::ByteSize::bytes)
         .or_else(three_quarters_of_memory);
+    let disk = sandbox
+        .disk
+        .map(crate::config::size::ByteSize::bytes)
+        .or_else(|| half_of_disk(&config.storage.data_dir));
     RunLimits {
         memory,
         processes: sandbox.processes,
         file_size: Some(sandbox.file_size.bytes()),
+        disk,
         cpu: Some(sandbox.cpu),
     }
 }
@@ -237,6 +242,14 @@ fn three_quarters_of_memory() -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024 / 4 * 3)
+}
+
+/// Returns half of the file system of the data directory, which may not exist yet. `None` if the system does not report it.
+fn half_of_disk(data_dir: &Path) -> Option<u64> {
+    let existing = data_dir.ancestors().find(|dir| dir.is_dir())?;
+    let system = rustix::fs::statvfs(existing).ok()?;
+    let half = system.f_blocks.saturating_mul(system.f_frsize) / 2;
+    (half > 0).then_some(half)
 }
 
 /// Folders in the data directory whose files every run may read.

@@ -1,7 +1,8 @@
 //! ```text
 //! lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS]
 //!   [--landlock|--bubblewrap PROGRAM [--read PATH]… [--write PATH]…]
-//!   [--run-as UID:GID] [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--cpu SECONDS] -- PROGRAM [ARG…]
+//!   [--run-as UID:GID] [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--disk BYTES [--place PATH]…]
+//!   [--cpu SECONDS] -- PROGRAM [ARG…]
 //! ```
 //!
 //! The server starts this for every Terraform run; people have no use for it. [`crate::process::supervise`] documents
@@ -60,6 +61,7 @@ fn complain(code: u8, problem: &str) -> u8 {
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<SupervisedProgram, String> {
     let (mut grace, mut hold, mut lease) = (None, None, None);
     let (mut sandbox, mut limits, mut run_as) = (None, RunLimits::default(), None);
+    let mut places = Vec::new();
     loop {
         let option = args
             .next()
@@ -90,6 +92,8 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<SupervisedProgram, 
             Some("--file-size") => {
                 limits.file_size = Some(number("--file-size", args.next().as_deref())?);
             }
+            Some("--disk") => limits.disk = Some(number("--disk", args.next().as_deref())?),
+            Some("--place") => places.push(path("--place", args.next())?),
             Some("--cpu") => limits.cpu = Some(seconds("--cpu", args.next().as_deref())?),
             Some("--") => break,
             Some(_) | None => return Err(format!("unknown option {}", option.display())),
@@ -103,6 +107,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<SupervisedProgram, 
         hold,
         sandbox,
         limits,
+        places,
         user: run_as,
         program,
         args: args.collect(),
@@ -168,7 +173,7 @@ mod tests {
     #[test]
     fn a_sandbox_and_limits_are_understood_as_the_server_writes_them() {
         let order = parsed(
-            "--grace 1 --landlock --read /usr --write /w --memory 9 --processes 8 --file-size 7 --cpu 6 -- p",
+            "--grace 1 --landlock --read /usr --write /w --memory 9 --processes 8 --file-size 7 --disk 5 --place /c --cpu 6 -- p",
         );
         let order = order.unwrap();
         assert_eq!(
@@ -186,9 +191,11 @@ mod tests {
                 memory: Some(9),
                 processes: Some(8),
                 file_size: Some(7),
+                disk: Some(5),
                 cpu
             }
         );
+        assert_eq!(order.places, [PathBuf::from("/c")]);
         let order = parsed("--grace 1 --bubblewrap /b --read /usr --run-as 43:44 -- p").unwrap();
         assert_eq!(order.user, Some(RunUser { uid: 43, gid: 44 }));
         assert_eq!(

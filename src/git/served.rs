@@ -47,6 +47,7 @@ const UNPACKING: RunLimits = RunLimits {
     memory: Some(512 * 1024 * 1024),
     processes: None,
     file_size: Some(64 * 1024 * 1024),
+    disk: None,
     cpu: Some(Duration::from_secs(20)),
 };
 

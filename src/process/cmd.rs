@@ -35,6 +35,7 @@ pub struct Cmd {
     pub(super) cap: usize,
     pub(super) sandbox: Option<Sandbox>,
     pub(super) limits: RunLimits,
+    pub(super) places: Vec<PathBuf>,
     pub(super) user: Option<RunUser>,
     hold: Option<PathBuf>,
 }
@@ -60,6 +61,7 @@ impl Cmd {
             cap: Self::CAP,
             sandbox: None,
             limits: RunLimits::default(),
+            places: Vec::new(),
             user: None,
             hold: None,
         }
@@ -145,10 +147,17 @@ impl Cmd {
         self
     }
 
-    /// Gives the program full access to one more directory and everything below it. Without a sandbox it already has
-    /// it.
+    /// Gives the program full access to one more directory and everything below it, as one of its own. Without a sandbox
+    /// it already has the access.
     pub fn writes(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.sandbox = self.sandbox.map(|sandbox| sandbox.writes([dir.into()]));
+        let dir = dir.into();
+        self.sandbox = self.sandbox.map(|sandbox| sandbox.writes([dir.clone()]));
+        self.owns([dir])
+    }
+
+    /// Names directories of a supervised run. Their files count for its limit of disk space.
+    pub fn owns<P: Into<PathBuf>>(mut self, dirs: impl IntoIterator<Item = P>) -> Self {
+        self.places.extend(dirs.into_iter().map(Into::into));
         self
     }
 

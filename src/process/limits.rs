@@ -2,8 +2,9 @@
 //!
 //! The supervisor sets the limits (`setrlimit`) right before it starts the program, and the kernel enforces them for
 //! each process. So they apply to everything that the program starts, too. The kernel counts processes per user. The
-//! supervisor adds up the use of all processes of a run ([`super::together`]). A short call has no supervisor: its limits
-//! are set right after its start (`prlimit`), and it gets its input only then.
+//! supervisor adds up the use of all processes of a run ([`super::together`]), and the space of its files
+//! ([`super::disk`]). A short call has no supervisor: its limits are set right after its start (`prlimit`), and it gets its
+//! input only then.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use super::together;
+use super::{disk, together};
 
 /// Limits of a run; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct RunLimits {
     pub processes: Option<u64>,
     /// Maximum size of a file in bytes (`RLIMIT_FSIZE`).
     pub file_size: Option<u64>,
+    /// Disk space in bytes that the places of a run may take, if it has a supervisor.
+    pub disk: Option<u64>,
     /// Processor time of a run, and so of each process (`RLIMIT_CPU`), in whole seconds.
     pub cpu: Option<Duration>,
 }
@@ -36,6 +39,8 @@ pub enum ReachedLimit {
     Processes,
     /// File size limit, see [`RunLimits::file_size`].
     FileSize,
+    /// Limit of disk space, see [`RunLimits::disk`].
+    Disk,
     /// Processor time limit, see [`RunLimits::cpu`].
     Cpu,
 }
@@ -51,6 +56,7 @@ impl RunLimits {
             ("--memory", self.memory),
             ("--processes", self.processes),
             ("--file-size", self.file_size),
+            ("--disk", self.disk),
             ("--cpu", self.cpu.map(|cpu| cpu.as_secs().max(1))),
         ];
         let given = numbers
@@ -95,6 +101,9 @@ impl RunLimits {
         let said = |words: &[&str]| words.iter().any(|word| output.contains(word));
         if self.cpu.is_some() && (signal == Some(SIGXCPU) || said(&[together::CPU])) {
             return Some(ReachedLimit::Cpu);
+        }
+        if self.disk.is_some() && said(&[disk::DISK]) {
+            return Some(ReachedLimit::Disk);
         }
         if self.file_size.is_some()
             && (signal == Some(SIGXFSZ) || said(&["file too large", "File too large"]))
@@ -153,6 +162,7 @@ mod tests {
             memory: Some(1),
             processes: Some(1),
             file_size: Some(1),
+            disk: Some(1),
             cpu: Some(Duration::from_secs(1)),
         };
         for (signal, output, expected) in [
@@ -176,6 +186,7 @@ mod tests {
             (Some(9), together::PROCESSES, Some(ReachedLimit::Processes)),
             (None, together::MEMORY, Some(ReachedLimit::Memory)),
             (None, together::CPU, Some(ReachedLimit::Cpu)),
+            (Some(2), disk::DISK, Some(ReachedLimit::Disk)),
             (Some(9), "killed", None),
             (None, "Error: Unsupported argument", None),
         ] {

@@ -30,6 +30,7 @@
 mod bubblewrap;
 mod cmd;
 mod dialogue;
+mod disk;
 mod group;
 mod hold;
 mod inherit;

@@ -188,6 +188,7 @@ mod tests {
             memory: Some(512 << 20),
             processes: None,
             file_size: Some(1 << 20),
+            disk: None,
             cpu: Some(Duration::from_secs(20)),
         };
         let cmd = sh("read go; cat /proc/self/limits").input("go\n");

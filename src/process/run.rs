@@ -197,6 +197,11 @@ impl Supervised {
             command.arg("--run-as").arg(user.to_string());
         }
         command.args(self.cmd.limits.supervise_options());
+        if self.cmd.limits.disk.is_some() {
+            for place in &self.cmd.places {
+                command.arg("--place").arg(place);
+            }
+        }
         command
             .arg("--")
             .arg(program)

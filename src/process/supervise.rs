@@ -39,7 +39,7 @@ use super::group::children;
 use super::hold::{HoldError, HoldShare};
 use super::limits::first_to_go;
 use super::sandbox::confined;
-use super::{RunLimits, Sandbox, together};
+use super::{RunLimits, Sandbox, disk, together};
 use crate::model::RunUser;
 
 /// Time that the output may take to be passed on after the last process has ended.
@@ -62,6 +62,8 @@ pub struct SupervisedProgram {
     pub sandbox: Option<Sandbox>,
     /// Resource limits of the program.
     pub limits: RunLimits,
+    /// Directories whose files count for the limit of disk space.
+    pub places: Vec<PathBuf>,
     /// User of the program; `None` selects the user of the supervisor.
     pub user: Option<RunUser>,
     pub program: OsString,
@@ -118,7 +120,8 @@ pub fn supervise(order: &SupervisedProgram) -> Result<u8, SuperviseError> {
         group: Arc::clone(&group),
         grace: order.grace,
     };
-    together::watch(order.limits, run).map_err(os("start a thread"))?;
+    together::watch(order.limits, run.clone()).map_err(os("start a thread"))?;
+    disk::watch(order.limits.disk, &order.places, run).map_err(os("start a thread"))?;
     let (pumps, stdout, stderr) = Pumps::start().map_err(os("read the output of the program"))?;
     let Started { leader, group: id } = first_to_go(|| start(order, stdout, stderr))?;
     group.begin(id);
@@ -371,6 +374,7 @@ impl ProcessGroup {
 }
 
 /// Run as seen by the watch of its limits.
+#[derive(Clone)]
 struct SupervisedRun {
     group: Arc<ProcessGroup>,
     grace: Duration,
@@ -381,10 +385,12 @@ impl together::EndRun for SupervisedRun {
         self.group.kill();
     }
 
-    fn in_order(&self) {
+    fn interrupt(&self) {
         self.group.interrupt();
-        thread::sleep(self.grace);
-        self.group.kill();
+    }
+
+    fn grace(&self) -> Duration {
+        self.grace
     }
 }
 

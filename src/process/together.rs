@@ -32,8 +32,16 @@ pub(super) const CPU: &str = "the processes of this run used more processor time
 pub(super) trait EndRun: Send + 'static {
     /// Ends the run at once.
     fn at_once(&self);
+    /// Asks the run to end.
+    fn interrupt(&self);
+    /// Returns the time that the run has to clean up after an interrupt.
+    fn grace(&self) -> Duration;
     /// Ends the run after it had time to clean up.
-    fn in_order(&self);
+    fn in_order(&self) {
+        self.interrupt();
+        thread::sleep(self.grace());
+        self.at_once();
+    }
 }
 
 /// Watches the descendants of this process from now on. Too much memory ends the largest process, as the kernel does
@@ -73,12 +81,12 @@ pub(super) fn watch(limits: RunLimits, run: impl EndRun) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to standard error, which is that of the run.
+/// Writes that a process is ended to standard error, which is that of the run.
 #[expect(
     clippy::print_stderr,
     reason = "readers of the output of the run must see it"
 )]
-fn say(what: &str) {
+pub(super) fn say(what: &str) {
     eprintln!("Lockkeeper ends a process: {what}.");
 }
 
@@ -175,7 +183,7 @@ fn memory(statm: &str) -> u64 {
 
 /// Returns the children of all threads of a process. The function does not look at every process of the machine:
 /// there may be thousands, and many runs at once.
-fn children(pid: i32) -> Vec<i32> {
+pub(super) fn children(pid: i32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -191,7 +199,7 @@ fn children(pid: i32) -> Vec<i32> {
         .collect()
 }
 
-fn descendants(of: i32, children: impl Fn(i32) -> Vec<i32>) -> BTreeSet<i32> {
+pub(super) fn descendants(of: i32, children: impl Fn(i32) -> Vec<i32>) -> BTreeSet<i32> {
     let (mut found, mut left) = (BTreeSet::new(), vec![of]);
     while let Some(parent) = left.pop() {
         // Numbers are reused: lists read at different times could even form a cycle.

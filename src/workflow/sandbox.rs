@@ -289,6 +289,12 @@ impl RunSandbox {
                 let most = crate::config::size::shown(limits.file_size?);
                 format!("a file may be {most} long (`--run-file-size`)")
             }
+            ReachedLimit::Disk => {
+                let most = crate::config::size::shown(limits.disk?);
+                format!(
+                    "the checkout and the temporary files of a run may take {most} of disk space (`--run-disk`)"
+                )
+            }
             ReachedLimit::Cpu => {
                 format!(
                     "a run may use {} s of processor time (`--run-cpu-time`)",

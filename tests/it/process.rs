@@ -648,6 +648,7 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
         memory: Some(64 << 20),
         processes: None,
         file_size: Some(1 << 20),
+        disk: None,
         cpu: Some(Duration::from_secs(1)),
     };
     let dir = tempfile::tempdir().unwrap();
@@ -716,6 +717,37 @@ async fn limits_hold_for_all_processes_of_a_run_together() {
         );
         assert_eq!(limits.reached(exit.signal, &said), Some(reached), "{said}");
     }
+}
+
+#[tokio::test]
+async fn the_files_of_a_run_take_no_more_space_together_than_allowed() {
+    let limits = RunLimits {
+        disk: Some(16 << 20),
+        ..RunLimits::default()
+    };
+    let run = async |script: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let tmp = dir.path().join("tmp");
+        std::fs::create_dir(&tmp).unwrap();
+        let cmd = sh(script).dir(dir.path()).limits(limits);
+        let cmd = cmd.owns([dir.path(), tmp.as_path()]);
+        let (lines, exit) = Run::start(cmd, LONG).finish().await;
+        let said: String = lines.into_iter().map(|line| line.1 + "\n").collect();
+        (exit, said)
+    };
+    let many = "i=0; while [ $i -lt 6000 ]; do : >file$i; i=$((i+1)); done";
+    let deleted = "exec 9>big; rm big; head -c 40000000 /dev/zero >&9";
+    let hidden = "mkdir x; head -c 40000000 /dev/zero >x/big; chmod 300 x";
+    let in_tmp = "head -c 40000000 /dev/zero >tmp/big";
+    for script in [many, deleted, hidden, in_tmp] {
+        let (exit, said) = run(&format!("{script}; exec sleep 600")).await;
+        assert!(!exit.is_success(), "{exit:?} {said}");
+        let reached = limits.reached(exit.signal, &said);
+        assert_eq!(reached, Some(ReachedLimit::Disk), "{script}: {said}");
+    }
+    // The files are counted meanwhile, because the disk has lost much of its space.
+    let (exit, said) = run("head -c 9000000 /dev/zero >big; exec sleep 3").await;
+    assert!(exit.is_success() && said.is_empty(), "{exit:?} {said}");
 }
 
 #[tokio::test]

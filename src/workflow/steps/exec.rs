@@ -231,6 +231,7 @@ impl Exec<'_> {
         let cmd = cmd
             .envs(temporary(self.place.tmp))
             .limits(self.sandbox.limits())
+            .owns([self.place.root, self.place.scratch, self.place.tmp])
             .deadline(self.deadline.left());
         let user = self.sandbox.user();
         let cmd = if user.is_some() {

@@ -67,6 +67,21 @@ async fn a_file_that_grows_too_long_ends_the_run_which_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_writes_too_many_files_ends_and_says_so() {
+    let said = said_of(
+        "i=0; while [ $i -lt 9000 ]; do : >file$i; i=$((i+1)); done; exec sleep 600\n",
+        "--run-disk=20MiB",
+    )
+    .await;
+    assert!(
+        said.contains(
+            "the checkout and the temporary files of a run may take 20 MiB of disk space (`--run-disk`)"
+        ),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_uses_too_much_processor_time_ends_and_says_so() {
     let said = said_of("exec sh -c 'while :; do :; done'\n", "--run-cpu-time=5s").await;
     assert!(

@@ -68,6 +68,9 @@ section! {
         /// Maximum size of a file that a run writes.
         pub file_size: ByteSize = size("run-file-size").or("10GiB"),
 
+        /// Maximum disk space that the checkout and the temporary files of a run take.
+        pub disk: Option<ByteSize> = size("run-disk").or_derived("half of the file system of --data-dir"),
+
         /// Maximum processor time of all processes of a run together.
         pub cpu: Duration = time("run-cpu-time").or("8h"),
     }

@@ -1,7 +1,8 @@
 //! Tracks the programs that run in each checkout.
 //!
 //! All projects of a pull request share its checkout, and their programs can change everything in it. So the server trusts
-//! nothing there for others if such a program ran meanwhile ([`ProgramObserver`]).
+//! nothing there for others if such a program ran meanwhile ([`ProgramObserver`]). An `init` that was judged before such a
+//! program ran, and still runs, may run code that the program has put there. It counts like the program.
 //!
 //! An `init` that has credentials must not run together with such a program at all: the program could change the
 //! configuration after the server has judged it, and before `init` reads it. So there are two groups, and only one of them is in
@@ -33,6 +34,8 @@ struct Counts {
     /// Number of such programs that were begun since these counts exist.
     begun: u64,
     observers: usize,
+    /// Number of those observers that saw a program, so that what they observe for may run code of the pull request.
+    doubtful: usize,
     group: Group,
 }
 
@@ -83,10 +86,10 @@ pub(super) struct TrustedInit {
     is_first: bool,
 }
 
-/// Observes the programs of a checkout.
+/// Observes the programs of a checkout for an `init`, from before its configuration is judged until it has ended.
 pub struct ProgramObserver {
     hold: PathBuf,
-    /// Number of programs that were begun before; `None` if some are running.
+    /// Number of programs that were begun before; `None` if something runs that may run code of the pull request.
     begun: Option<u64>,
 }
 
@@ -128,6 +131,7 @@ impl RunningProgram {
             if kind == ProgramKind::Any {
                 counts.running += 1;
                 counts.begun += 1;
+                counts.doubtful = counts.observers;
             }
             let hold = hold.to_owned();
             Some(Self { hold, kind })
@@ -201,8 +205,10 @@ impl ProgramObserver {
     /// Begins to observe the checkout with this lock file.
     pub fn begin(hold: &Path) -> Self {
         let begun = change(hold, |counts| {
+            let is_clean = counts.running == 0 && counts.doubtful == 0;
             counts.observers += 1;
-            (counts.running == 0).then_some(counts.begun)
+            counts.doubtful += usize::from(!is_clean);
+            is_clean.then_some(counts.begun)
         });
         let hold = hold.to_owned();
         Self { hold, begun }
@@ -217,7 +223,10 @@ impl ProgramObserver {
 
 impl Drop for ProgramObserver {
     fn drop(&mut self) {
-        change(&self.hold, |counts| counts.observers -= 1);
+        change(&self.hold, |counts| {
+            counts.observers -= 1;
+            counts.doubtful -= usize::from(self.begun != Some(counts.begun));
+        });
     }
 }
 
@@ -246,8 +255,11 @@ mod tests {
         assert!(observer.saw_none());
         drop(begin(hold).unwrap());
         assert!(!observer.saw_none(), "one came and went");
-        drop((late, observer));
+        let after = ProgramObserver::begin(hold);
+        assert!(!after.saw_none(), "its `init` may run what that left");
+        drop((late, observer, after));
         assert!(!checkouts().contains_key(hold), "nothing is kept");
+        assert!(ProgramObserver::begin(hold).saw_none());
     }
 
     #[tokio::test]

@@ -71,9 +71,10 @@ impl Steps<'_> {
         if let Some(modules) = self.modules.filter(|_| why_alone.is_none())
             && self.may_fetch_modules(&args).await.map_err(disk)?
         {
+            // Programs of other projects may change the configuration during the wait, so it is judged again after that.
+            drop(programs);
             let trusted = self.exec.trusted_init().await;
             let trusted = trusted.map_err(|why| failed(name.clone(), why))?;
-            // Programs of other projects may have changed the configuration until now.
             programs = ProgramObserver::begin(self.exec.hold);
             why_alone = judge().await.map_err(disk)?;
             access = why_alone.is_none().then_some((modules, trusted));

@@ -119,31 +119,17 @@ impl Store {
         search: AccountSearch<'_>,
     ) -> Result<Vec<AccountRow>> {
         let mut sql = SearchSql {
-            text: "SELECT number, full_name, preferred_email, status, active, username, registered_at, commit_id \
-                   FROM accounts WHERE "
+            text: "SELECT number, full_name, preferred_email, status, active, username, registered_at, commit_id FROM "
                 .to_owned(),
             values: Vec::new(),
             email: self.either("email", "email COLLATE \"C\""),
             is_shared: self.is_shared(),
         };
-        let names_accounts = |condition: &&QueryCondition| {
-            !condition.is_negated && !matches!(condition.matches, AccountMatch::Active)
-        };
-        let (named, others): (Vec<_>, Vec<_>) = search.conditions.iter().partition(names_accounts);
-        sql.named(&named, &search);
-        for condition in others {
-            if condition.is_negated {
-                sql.add("NOT ");
-            }
-            match sql.accounts(&condition.matches, &search) {
-                None => sql.add("active AND "),
-                Some(accounts) => sql.add(&format!("number IN ({accounts}) AND ")),
-            }
-        }
+        let number = sql.conditions(&search);
         // Both are numbers of ours.
         let (limit, skip) = (search.limit, search.skip);
         sql.add(&format!(
-            "1 = 1 ORDER BY number LIMIT {limit} OFFSET {skip}"
+            "1 = 1 ORDER BY {number} LIMIT {limit} OFFSET {skip}"
         ));
         let SearchSql {
             text,
@@ -165,25 +151,40 @@ impl SearchSql {
         self.text.push_str(text);
     }
 
-    /// Adds the conditions that name accounts. The search begins with these.
-    fn named(&mut self, conditions: &[&QueryCondition], search: &AccountSearch<'_>) {
-        let sets = conditions.iter();
-        let sets: Vec<String> = sets
-            .filter_map(|condition| self.accounts(&condition.matches, search))
-            .collect();
-        if sets.is_empty() {
-            return;
-        }
-        if self.is_shared {
-            // PostgreSQL would read the rows of all accounts for more than a few of them. It looks the members of an array up, so
-            // this one has only the accounts that all conditions name.
-            let sets = sets.join(") INTERSECT (");
-            self.add(&format!("number = ANY(ARRAY(({sets}))) AND "));
-        } else {
-            for set in sets {
-                self.add(&format!("number IN ({set}) AND "));
+    /// Adds the rows of accounts and all conditions. Returns the column with the numbers of the accounts in order.
+    fn conditions(&mut self, search: &AccountSearch<'_>) -> &'static str {
+        let (mut named, mut excluded, mut states) = (Vec::new(), Vec::new(), String::new());
+        for condition in search.conditions {
+            match self.accounts(&condition.matches, search) {
+                Some(set) if condition.is_negated => excluded.push(set),
+                Some(set) => named.push(set),
+                None if condition.is_negated => states.push_str("NOT active AND "),
+                None => states.push_str("active AND "),
             }
         }
+        let number = if self.is_shared && !named.is_empty() {
+            // PostgreSQL would read the rows of all accounts that are named, or of all there are, and sort them. `OFFSET` keeps
+            // it from that: it looks the accounts up one by one, in the order of their numbers, and ends at the limit.
+            let named = named.join(") INTERSECT (");
+            let excluded = excluded.iter().map(|set| format!(" EXCEPT ({set})"));
+            let excluded: String = excluded.collect();
+            self.add(&format!(
+                "(SELECT DISTINCT account FROM (({named}){excluded}) AS sets (account) ORDER BY account) AS named \
+                 CROSS JOIN LATERAL (SELECT * FROM accounts WHERE number = named.account OFFSET 0) AS found WHERE "
+            ));
+            "account"
+        } else {
+            self.add("accounts WHERE ");
+            for set in named {
+                self.add(&format!("number IN ({set}) AND "));
+            }
+            for set in excluded {
+                self.add(&format!("NOT number IN ({set}) AND "));
+            }
+            "number"
+        };
+        self.add(&states);
+        number
     }
 
     /// Returns a query for the accounts that a condition names. `None`: it looks at the row of the account.

@@ -586,6 +586,7 @@ async fn accounts(db: &TestDb) {
     }
     for query in [
         "w777",
+        "w777 w77",
         "name:w777",
         "name:\"w7 w8\"",
         "email:w777@",
@@ -1200,10 +1201,17 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     );
     let sql = sql.replace(") AS newest ORDER BY", ") ORDER BY");
     let sql = sql.replace(
-        "= ANY(ARRAY((SELECT account ",
-        "IN (SELECT * FROM (SELECT * FROM (SELECT account ",
+        "(SELECT DISTINCT account FROM ((SELECT account ",
+        "accounts WHERE number IN (SELECT * FROM (SELECT account ",
     );
+    let sql = sql.replace(
+        " AS sets (account) ORDER BY account) AS named \
+         CROSS JOIN LATERAL (SELECT * FROM accounts WHERE number = named.account OFFSET 0) AS found WHERE ",
+        " AND ",
+    );
+    let sql = sql.replace("1 = 1 ORDER BY account ", "1 = 1 ORDER BY number ");
     let sql = sql.replace(") INTERSECT (", " INTERSECT ");
+    let sql = sql.replace(") EXCEPT (", " EXCEPT ");
     let sql = sql.replace(" COLLATE \"C\"", "");
     let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
         .fetch_all(connection)

@@ -276,6 +276,12 @@ async fn tags_of_go_modules_become_versions(backend: Backend) {
     go.mod: "module example.com/net/http\n"
     http.go: "package http\n"
     "#);
+    assert_snapshot!(site.tags(REPO), @r"
+    github.test/acme/net: 3 tags, read on …
+    http/v1.0.0 … published
+    other/v1.0.0 … names no version: No Terraform module: the repository is not named terraform-SYSTEM-NAME, and no lockkeeper.yaml lists modules. No Go module: the commit has no other/go.mod.
+    v1.0.0 … published
+    ");
     // The statuses of tags from before the first look would use up the requests that the forge allows.
     assert_eq!(site.statuses(REPO, &main), "");
 
@@ -360,6 +366,12 @@ async fn tags_of_terraform_modules_become_versions(backend: Backend) {
     assert_snapshot!(site.statuses(MANY, &many), @r"
     lockkeeper/publish: acme/db/aws 1.0.0: Success, Published from the tag db-v1.0.0.
     lockkeeper/publish: acme/dns/aws 1.0.0: Success, Published from the tag modules/dns/v1.0.0.
+    ");
+    assert_snapshot!(site.tags(MANY), @r"
+    github.test/acme/modules: 3 tags, read on …
+    db-v1.0.0 … published
+    modules/dns/v1.0.0 … published
+    v9.9.9 … names no version: No Terraform module: lockkeeper.yaml wants `db-v*` or `modules/dns/v*`, with a version such as `1.2.3` in place of `*`. No Go module: the commit has no go.mod or v9/go.mod.
     ");
     let server = site.office.server(&site.bot.db, 2, &[]).await;
     let (_, token) = site.office.token(&["read:*"]).await;
@@ -681,7 +693,12 @@ async fn any_commit_publishes_if_the_administrator_allows_it(backend: Backend) {
     let lost = site.git(REPO, &["commit-tree", &tree, "-m", "Lost"]);
     site.git(REPO, &["tag", "v1.0.0", branch_tip.as_str()]);
     site.git(REPO, &["tag", "v1.1.0", &lost]);
+    site.git(REPO, &["tag", "x-1.2.3", branch_tip.as_str()]);
     site.turn().await;
+    let tags = site.tags(REPO);
+    let absent = "x-1.2.3 … names no version: No Terraform module: the tag is not a version such as `v1.2.3` or `1.2.3`. \
+                  No Go module: the tag is not a version such as `v1.2.3` or `http/v1.2.3`.\n";
+    assert!(tags.ends_with(absent), "{tags}");
     for (version, commit) in [("1.0.0", branch_tip.as_str()), ("1.1.0", &lost)] {
         assert_eq!(
             site.origin(&format!("module acme/vpc/aws {version}")).await,

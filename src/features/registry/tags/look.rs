@@ -374,17 +374,13 @@ impl Look<'_> {
             let reason = "The server stopped three times while it made a package of this tag, so it was given up.";
             return Ok(TagDecision::settled(TagState::Refused, reason));
         }
-        let nothing = TagDecision::Settled {
-            state: TagState::Ignored,
-            reason: None,
-            is_published: false,
-        };
         // A mirror without files gets them from the forge, which is too much for a tag that names nothing.
         if facts.mirror.is_partial()
             && let Some(places) = targets::places(&place.repo, &place.tag, facts.names)
             && let Ok(false) = facts.mirror.has_any(&place.commit, places).await
         {
-            return Ok(nothing);
+            let reason = targets::absence_without_files(&place.repo, &place.tag, facts.names);
+            return Ok(TagDecision::settled(TagState::Ignored, reason));
         }
         let store = &self.ctx.store;
         let files = facts.mirror.commit_files(&facts.remote, &place.commit);
@@ -409,7 +405,11 @@ impl Look<'_> {
         if found.versions.is_empty() {
             return Ok(match found.refusal {
                 Some(reason) => TagDecision::settled(TagState::Refused, reason),
-                None => nothing,
+                None => TagDecision::Settled {
+                    state: TagState::Ignored,
+                    reason: found.absence,
+                    is_published: false,
+                },
             });
         }
         if found.versions.len() > MAX_VERSIONS {
@@ -548,6 +548,10 @@ impl Look<'_> {
         let is_new = (tag.state, tag.reason.as_ref()) != (state, reason.as_ref());
         let (status, is_told) = match (state, &reason) {
             (TagState::Waiting, _) => (None, tag.is_told),
+            (TagState::Ignored, _) if tag.is_told => {
+                (Some((CommitState::Success, "Nothing to publish.")), false)
+            }
+            (TagState::Ignored, _) => (None, false),
             (_, Some(_)) if tag.is_quiet || !is_new => (None, tag.is_told),
             (_, Some(reason)) => (Some((CommitState::Failure, reason.as_str())), true),
             (TagState::Done, None) if tag.is_told && is_published => {
@@ -560,9 +564,6 @@ impl Look<'_> {
                 )),
                 true,
             ),
-            (TagState::Ignored, None) if tag.is_told => {
-                (Some((CommitState::Success, "Nothing to publish.")), false)
-            }
             (_, None) => (None, tag.is_told),
         };
         let status = status.map(|(state, text)| statuses::of_tag(self.ctx, place, state, text));

@@ -123,7 +123,7 @@ pub struct DueTag {
 pub struct TagSettled<'a> {
     /// State from now on.
     pub state: TagState,
-    /// Reason of a refusal, or the failure.
+    /// Reason why the whole tag is not published, or the failure.
     pub reason: Option<&'a str>,
     /// Facts that the decision depends on.
     pub basis: &'a str,
@@ -174,7 +174,7 @@ pub(in crate::features::registry) struct ListedTag {
     pub commit_sha: CommitSha,
     /// State of the tag at the commit.
     pub state: TagState,
-    /// Reason of a refusal of the whole tag, or of the last failed attempt.
+    /// Reason why the whole tag is not published, or of the last failed attempt.
     pub reason: Option<String>,
     /// Number of failed attempts in a row.
     pub failures: i64,

@@ -2,15 +2,15 @@
 //!
 //! `lockkeeper.yaml` at the commit decides. Without it, the name of the repository names a Terraform module, and `go.mod`
 //! files name Go modules. What nobody has asked to publish, such as a Go module whose path is in no namespace, is left out
-//! without a word.
+//! without a status. The list of tags says why.
 
 use lockkeeper_registry::go_mod::{MAX_GO_MOD, parse_go_mod};
 use lockkeeper_registry::names::{GoPath, ModuleName, NamePrefix, Namespace, RegistryName};
-use lockkeeper_registry::tags::{TagName, module_of_repository};
+use lockkeeper_registry::tags::{GoTag, TagName, module_of_repository};
 use lockkeeper_registry::versions::{ModuleVersion, VersionKey};
 
 use super::super::RegistryNamespace;
-use crate::config::repo::{RegistryRequest, RepoConfig};
+use crate::config::repo::{PublishedModule, RegistryRequest, RepoConfig};
 use crate::git::{CommitSnapshot, SnapshotError};
 use crate::model::{OwnerName, RepoId, RepoPath};
 use crate::store::Store;
@@ -19,6 +19,8 @@ use crate::store::Store;
 const CONFIG_FILE: &str = "lockkeeper.yaml";
 /// Maximum length of a reason that is stored.
 const MAX_REASON: usize = 1_000;
+/// Maximum number of patterns of tags in a reason.
+const MAX_PATTERNS: usize = 3;
 
 /// A version that a tag names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(super) struct TagTargets {
     pub versions: Vec<TagTarget>,
     /// Reason why other versions of the tag, whose names are not known, are not published.
     pub refusal: Option<String>,
+    /// Reason why the tag names no version, if it names none and none is refused.
+    pub absence: Option<String>,
 }
 
 /// Failure to read what a commit publishes, which says nothing about the commit.
@@ -74,6 +78,17 @@ impl TagOwner {
         let mut namespaces = self.namespaces.iter();
         namespaces.any(|namespace| namespace.prefix.covers(name))
     }
+
+    /// Returns the namespaces of Terraform modules.
+    fn of_modules(&self) -> Vec<&Namespace> {
+        let namespaces = self.namespaces.iter();
+        namespaces
+            .filter_map(|one| match &one.prefix {
+                NamePrefix::Namespace(namespace) => Some(namespace),
+                NamePrefix::Go(_) => None,
+            })
+            .collect()
+    }
 }
 
 /// Returns why the owner may not publish a name. `None`: the owner may.
@@ -99,11 +114,73 @@ pub(super) fn places(repo: &RepoId, tag: &TagName, names: &TagOwner) -> Option<V
     if !matches!(default_module(repo, tag, names), Ok(None)) {
         return None;
     }
-    let of_go = tag.as_go().map(|go| go.places()).unwrap_or_default();
-    let of_go = of_go
-        .iter()
-        .filter_map(|place| RepoPath::new(place).ok()?.join("go.mod").ok());
+    let of_go = tag.as_go().as_ref().map(go_mods).unwrap_or_default();
+    let of_go = of_go.into_iter().map(|(_, _, file)| file);
     Some(of_go.chain(RepoPath::new(CONFIG_FILE)).collect())
+}
+
+/// Explains why a tag names no version if its commit has none of the files that [`places`] returns.
+pub(super) fn absence_without_files(repo: &RepoId, tag: &TagName, names: &TagOwner) -> String {
+    absence(&no_module(None, repo, names), &no_go_mod(tag))
+}
+
+fn absence(no_module: &str, no_go: &str) -> String {
+    let text = format!(
+        "No Terraform module: {}. No Go module: {}.",
+        no_module.trim_end_matches('.'),
+        no_go.trim_end_matches('.')
+    );
+    text.chars().take(MAX_REASON).collect()
+}
+
+/// Explains why a tag, which names no version, is none of a Terraform module. `modules` are those of the configuration file.
+fn no_module(modules: Option<&[PublishedModule]>, repo: &RepoId, names: &TagOwner) -> String {
+    let Some(modules) = modules else {
+        return match names.of_modules().first() {
+            None => format!("{} has no namespace of Terraform modules", names.owner),
+            Some(namespace) if module_of_repository(repo.name(), namespace).is_none() => format!(
+                "the repository is not named terraform-SYSTEM-NAME, and no {CONFIG_FILE} lists modules"
+            ),
+            Some(_) => "the tag is not a version such as `v1.2.3` or `1.2.3`".to_owned(),
+        };
+    };
+    let patterns = modules.iter().take(MAX_PATTERNS);
+    let patterns: Vec<String> = patterns
+        .map(|module| format!("`{}`", module.tags))
+        .collect();
+    let more = match modules.len() - patterns.len() {
+        0 => String::new(),
+        more => format!(" or {more} more"),
+    };
+    if patterns.is_empty() {
+        return format!("{CONFIG_FILE} lists none");
+    }
+    format!(
+        "{CONFIG_FILE} wants {}{more}, with a version such as `1.2.3` in place of `*`",
+        patterns.join(" or ")
+    )
+}
+
+/// Explains why a tag is no version of a Go module if its commit has no `go.mod` file where it should be.
+fn no_go_mod(tag: &TagName) -> String {
+    let Some(go) = tag.as_go() else {
+        return "the tag is not a version such as `v1.2.3` or `http/v1.2.3`".to_owned();
+    };
+    let files = go_mods(&go).into_iter();
+    let files: Vec<String> = files.map(|(_, _, file)| file.to_string()).collect();
+    format!("the commit has no {}", files.join(" or "))
+}
+
+/// Returns the places of a tag of a Go module, each with its directory and its `go.mod` file.
+fn go_mods(go: &GoTag) -> Vec<(String, RepoPath, RepoPath)> {
+    let places = go.places().into_iter();
+    places
+        .filter_map(|place| {
+            let dir = RepoPath::new(&place).ok()?;
+            let file = dir.join("go.mod").ok()?;
+            Some((place, dir, file))
+        })
+        .collect()
 }
 
 /// Finds the versions that a tag names.
@@ -117,8 +194,8 @@ pub(super) async fn find(
         Ok(request) => request.unwrap_or_default(),
         Err(refusal) => {
             return Ok(TagTargets {
-                versions: Vec::new(),
                 refusal: Some(refusal),
+                ..TagTargets::default()
             });
         }
     };
@@ -144,8 +221,14 @@ pub(super) async fn find(
         let refusal = refused_name(store, &names.owner, &key.name()).await?;
         targets.versions.push(TagTarget { key, dir, refusal });
     }
-    if request.go != Some(false) {
-        find_go(store, files, tag, (names, request.go), &mut targets).await?;
+    let no_go = if request.go == Some(false) {
+        Some(format!("{CONFIG_FILE} says `go: false`"))
+    } else {
+        find_go(store, files, tag, (names, request.go), &mut targets).await?
+    };
+    if targets.versions.is_empty() && targets.refusal.is_none() {
+        let no_module = no_module(request.modules.as_deref(), repo, names);
+        targets.absence = no_go.map(|no_go| absence(&no_module, &no_go));
     }
     Ok(targets)
 }
@@ -175,11 +258,7 @@ fn default_module(
     tag: &TagName,
     names: &TagOwner,
 ) -> Result<Option<(ModuleName, ModuleVersion, RepoPath)>, String> {
-    let namespaces = names.namespaces.iter().filter_map(|one| match &one.prefix {
-        NamePrefix::Namespace(namespace) => Some(namespace),
-        NamePrefix::Go(_) => None,
-    });
-    let namespaces: Vec<&Namespace> = namespaces.collect();
+    let namespaces = names.of_modules();
     let Some(first) = namespaces.first() else {
         return Ok(None);
     };
@@ -196,31 +275,27 @@ fn default_module(
     Ok(Some((name, version, RepoPath::root())))
 }
 
-/// Finds the version of a Go module. `wanted` is true if the file asks for it.
+/// Finds the version of a Go module. `wanted` is true if the file asks for it. Returns the reason if none is found, and none
+/// is refused.
 async fn find_go(
     store: &Store,
     files: &CommitSnapshot,
     tag: &TagName,
     (names, wanted): (&TagOwner, Option<bool>),
     targets: &mut TagTargets,
-) -> Result<(), TargetsError> {
+) -> Result<Option<String>, TargetsError> {
     let Some(go) = tag.as_go() else {
-        return Ok(());
+        return Ok(Some(no_go_mod(tag)));
     };
     let is_wanted = wanted == Some(true);
-    let (mut found, mut refusal) = (Vec::new(), None);
-    for place in go.places() {
-        let Ok(dir) = RepoPath::new(&place) else {
-            continue;
-        };
-        let Ok(file) = dir.join("go.mod") else {
-            continue;
-        };
+    // Faults of the files, each with true if it is a refusal.
+    let (mut found, mut faults) = (Vec::new(), Vec::new());
+    for (place, dir, file) in go_mods(&go) {
         let bytes = match files.read(&file, MAX_GO_MOD).await {
             Ok(None) => continue,
             Ok(Some(bytes)) => bytes,
             Err(error) if error.is_of_commit() => {
-                refusal = refusal.or_else(|| is_wanted.then(|| error.to_string()));
+                faults.push((is_wanted, error.to_string()));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -228,7 +303,7 @@ async fn find_go(
         let path = match read_path(&bytes) {
             Ok(path) => path,
             Err(fault) => {
-                refusal = refusal.or_else(|| is_wanted.then(|| format!("{file}: {fault}")));
+                faults.push((is_wanted, format!("{file}: {fault}")));
                 continue;
             }
         };
@@ -236,7 +311,7 @@ async fn find_go(
             Ok(key) => found.push((key, dir)),
             Err(fault) => {
                 let is_ours = is_wanted || names.covers(&RegistryName::Go(path));
-                refusal = refusal.or_else(|| is_ours.then(|| format!("{file}: {fault}.")));
+                faults.push((is_ours, format!("{file}: {fault}.")));
             }
         }
     }
@@ -246,19 +321,27 @@ async fn find_go(
             "The go.mod files of {} are both those of the tag, so go refuses the version. Remove one of them.",
             dirs.join(" and ")
         ));
-        return Ok(());
+        return Ok(None);
     }
     let Some((key, dir)) = found.pop() else {
+        let refusal = faults.iter().find(|(is_refusal, _)| *is_refusal);
+        let refusal = refusal.map(|(_, fault)| fault.clone());
         targets.refusal = targets.refusal.take().or(refusal);
-        return Ok(());
+        let fault = faults.into_iter().next().map(|(_, fault)| fault);
+        return Ok(Some(fault.unwrap_or_else(|| no_go_mod(tag))));
     };
     let name = key.name();
     // Most Go modules of a company are in no registry, and forks are those of others.
-    if is_wanted || names.covers(&name) {
-        let refusal = refused_name(store, &names.owner, &name).await?;
-        targets.versions.push(TagTarget { key, dir, refusal });
+    if !is_wanted && !names.covers(&name) {
+        return Ok(Some(format!(
+            "{} is in no namespace of {}",
+            name.as_str(),
+            names.owner
+        )));
     }
-    Ok(())
+    let refusal = refused_name(store, &names.owner, &name).await?;
+    targets.versions.push(TagTarget { key, dir, refusal });
+    Ok(None)
 }
 
 /// Returns the module that a `go.mod` file names.
@@ -266,4 +349,32 @@ fn read_path(go_mod: &[u8]) -> Result<GoPath, String> {
     let parsed = parse_go_mod(go_mod).map_err(|error| error.to_string())?;
     let module = parsed.module.ok_or("it has no `module` line")?;
     module.parse().map_err(|error| format!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_that_names_no_version_is_explained() {
+        let repo: RepoId = "github.com/acme/network".parse().unwrap();
+        let names = TagOwner {
+            owner: "net".parse().unwrap(),
+            namespaces: Vec::new(),
+        };
+        let explained = |tag: &str| absence_without_files(&repo, &tag.parse().unwrap(), &names);
+        insta::assert_snapshot!(explained("x-1.2.3"), @"No Terraform module: net has no namespace of Terraform modules. No Go module: the tag is not a version such as `v1.2.3` or `http/v1.2.3`.");
+        insta::assert_snapshot!(explained("http/v2.0.0"), @"No Terraform module: net has no namespace of Terraform modules. No Go module: the commit has no http/go.mod or http/v2/go.mod.");
+
+        let module = |name: &str| PublishedModule {
+            dir: RepoPath::root(),
+            name: format!("acme/{name}/aws").parse().unwrap(),
+            tags: format!("{name}-v*").parse().unwrap(),
+        };
+        let modules = ["a", "b", "c", "d", "e"].map(module);
+        let explained = |modules: &[PublishedModule]| no_module(Some(modules), &repo, &names);
+        insta::assert_snapshot!(explained(&[]), @"lockkeeper.yaml lists none");
+        insta::assert_snapshot!(explained(&modules[..1]), @"lockkeeper.yaml wants `a-v*`, with a version such as `1.2.3` in place of `*`");
+        insta::assert_snapshot!(explained(&modules), @"lockkeeper.yaml wants `a-v*` or `b-v*` or `c-v*` or 2 more, with a version such as `1.2.3` in place of `*`");
+    }
 }

@@ -508,13 +508,13 @@ async fn the_administrator_creates_changes_and_locks_out() {
             Method::GET,
             "/?q=group:x",
             Value::Null,
-            "there is no operator `group:`",
+            "There is no operator `group:`",
         ),
         (
             Method::GET,
             "/?x=1",
             Value::Null,
-            "there is no parameter `x=1`",
+            "There is no parameter `x=1`",
         ),
         (Method::PUT, "/Bad%20Name", json!({}), "bad name"),
         (
@@ -549,6 +549,51 @@ async fn the_administrator_creates_changes_and_locks_out() {
         assert!(message.contains(reason), "{path}: {}", refused.text);
     }
     assert_eq!(status(admin.ask(Method::PATCH, "/john", None).await), 405);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_change_says_that_nothing_was_changed_and_a_refused_read_does_not() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    office.accounts("create", &["ann"]);
+    let jdoe = Client::of(&office, &credentials);
+    for (method, path, body, said) in [
+        (
+            Method::GET,
+            "/?x=1",
+            None,
+            "There is no parameter `x=1`; known are q, n, S, suggest, o=DETAILS and o=ALL_EMAILS.",
+        ),
+        (
+            Method::GET,
+            "/?q=\"a",
+            None,
+            "The query has a quote without an end; add a double quote.",
+        ),
+        (
+            Method::GET,
+            "/ann/detail",
+            None,
+            "This takes the capability modifyAccount, which an administrator can give to one of your groups.",
+        ),
+        (
+            Method::PUT,
+            "/ann/name",
+            Some(json!({"name": "Ann"})),
+            "This takes the capability modifyAccount, which an administrator can give to one of your groups. \
+             Nothing was changed.",
+        ),
+        (
+            Method::POST,
+            "/self/sshkeys",
+            None,
+            "The body is empty; send one SSH key as it stands in `authorized_keys`. Nothing was changed.",
+        ),
+    ] {
+        let refused = jdoe.ask(method, path, body).await;
+        assert!(refused.status.is_client_error(), "{path}");
+        assert_eq!(refused.json()["detail"], said, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -794,7 +839,7 @@ async fn somebody_stars_changes_and_finds_them_again() {
             "/self/starred.changes/9",
             Value::Null,
             404,
-            "there is no change 9; the page of a lock shows the number of its change",
+            "There is no change 9; the page of a lock shows the number of its change",
         ),
         (
             Method::PUT,

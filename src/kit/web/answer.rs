@@ -57,7 +57,7 @@ async fn answer(
 ) -> Response {
     let log = RequestLog::start(&web, &request);
     let span = log.span(&request);
-    let form = FailureForm::of(&request);
+    let form = (FailureForm::of(&request), request.method().is_safe());
     let counted = CountedRequest::of(&request);
     async {
         let mut response = survive_panic(admit(&web, rules, request, next)).await;

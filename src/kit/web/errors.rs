@@ -20,6 +20,8 @@ use crate::model::{AccountId, ApplicationProblem, OwnerName, RepoUrl};
 
 /// Way out on a server without sign-in, for everything that needs an account.
 const SIGN_IN: &str = "An administrator can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart the server.";
+/// Last sentence of a failure that changed nothing.
+const UNCHANGED: &str = " Nothing was changed.";
 /// Maximum number of shown characters of a foreign name.
 const LONGEST_HOST_SHOWN: usize = 100;
 
@@ -29,6 +31,8 @@ pub struct WebError {
     status: StatusCode,
     title: &'static str,
     message: String,
+    /// True if the answer to a request that may change something ends with [`UNCHANGED`].
+    is_unchanged: bool,
     /// Details for programs, if there are more than a sentence.
     details: Option<Box<Details>>,
 }
@@ -62,7 +66,16 @@ impl WebError {
             status,
             title,
             message: message.into(),
+            is_unchanged: false,
             details: None,
+        }
+    }
+
+    /// Says in the answer that nothing was changed, unless the request only reads.
+    pub(crate) fn unchanged(self) -> Self {
+        Self {
+            is_unchanged: true,
+            ..self
         }
     }
 
@@ -608,11 +621,20 @@ impl FailureForm {
     }
 }
 
-/// Turns a [`WebError`] into a page or JSON, with the reference of the request. Other answers stay as they are.
-pub(super) fn render(web: &WebState, form: FailureForm, reference: &str, response: &mut Response) {
-    let Some(failure) = response.extensions_mut().remove::<WebError>() else {
+/// Turns a [`WebError`] into a page or JSON, with the reference of the request. `is_read` is true if the request only reads.
+/// Other answers stay as they are.
+pub(super) fn render(
+    web: &WebState,
+    (form, is_read): (FailureForm, bool),
+    reference: &str,
+    response: &mut Response,
+) {
+    let Some(mut failure) = response.extensions_mut().remove::<WebError>() else {
         return;
     };
+    if failure.is_unchanged && !is_read {
+        failure.message.push_str(UNCHANGED);
+    }
     let rendered = match form {
         FailureForm::Page => failure.page(web, reference),
         FailureForm::Json => failure.json(reference),

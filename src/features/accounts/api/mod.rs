@@ -257,10 +257,10 @@ impl AccountRequest {
             return Ok(());
         }
         let why = format!(
-            "This takes the capability {}, which an administrator can give to one of your groups. Nothing was changed.",
+            "This takes the capability {}, which an administrator can give to one of your groups.",
             capability.as_str()
         );
-        Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why))
+        Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why).unchanged())
     }
 
     /// Refuses everybody who lacks a capability, or one that the account has.
@@ -269,8 +269,8 @@ impl AccountRequest {
         if self.caller.may_change(row.number, capability) {
             return Ok(());
         }
-        let why = "The account has a capability that you lack. Nothing was changed.";
-        Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why))
+        let why = "The account has a capability that you lack.";
+        Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why).unchanged())
     }
 
     /// Returns an account as it is after a change.
@@ -301,19 +301,27 @@ fn no_account(name: &str) -> WebError {
 
 /// Failure for a value that cannot be used.
 fn unusable(why: impl std::fmt::Display) -> WebError {
-    WebError::new(StatusCode::BAD_REQUEST, "Invalid input", sentences(why))
+    WebError::new(StatusCode::BAD_REQUEST, "Invalid input", sentence(why)).unchanged()
 }
 
-/// Makes a message out of an error, which has no full stop at its end, or a question.
-fn sentences(why: impl std::fmt::Display) -> String {
-    let why = shown(&why.to_string());
-    let stop = if why.ends_with('?') { "" } else { "." };
-    format!("{why}{stop} Nothing was changed.")
+/// Makes a sentence out of an error or a question. An error begins in lower case, because the command line prints it after a
+/// prefix, and has no full stop at its end. The name of a file or a ref at the beginning stays as it is.
+fn sentence(why: impl std::fmt::Display) -> String {
+    let mut why = shown(&why.to_string());
+    let first = why.split([' ', ':']).next().unwrap_or_default();
+    let is_word = first.bytes().all(|byte| byte.is_ascii_lowercase());
+    if is_word && let Some(letter) = why.get_mut(..1) {
+        letter.make_ascii_uppercase();
+    }
+    if !why.ends_with('?') {
+        why.push('.');
+    }
+    why
 }
 
 fn too_large() -> WebError {
-    let why = format!("The body has more than {MAX_BODY} bytes. Nothing was changed.");
-    WebError::new(StatusCode::PAYLOAD_TOO_LARGE, "Too large", why)
+    let why = format!("The body has more than {MAX_BODY} bytes.");
+    WebError::new(StatusCode::PAYLOAD_TOO_LARGE, "Too large", why).unchanged()
 }
 
 impl From<Problem> for WebError {
@@ -352,6 +360,31 @@ impl From<AccountsError> for WebError {
             }
             AccountsError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "Busy"),
         };
-        Self::new(status, title, sentences(&error))
+        Self::new(status, title, sentence(&error)).unchanged()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_begins_with_a_capital_letter_unless_it_begins_with_a_name() {
+        for (why, expected) in [
+            ("there is no account 7", "There is no account 7."),
+            ("error: a.config:1: odd", "Error: a.config:1: odd."),
+            ("line 2: a NUL byte", "Line 2: a NUL byte."),
+            ("account.config:1: odd", "account.config:1: odd."),
+            (
+                "refs/users/00/1000000 cannot be read",
+                "refs/users/00/1000000 cannot be read.",
+            ),
+            ("`a b` is not a label", "`a b` is not a label."),
+            ("or which one?", "Or which one?"),
+            ("ünal", "ünal."),
+            ("", "."),
+        ] {
+            assert_eq!(sentence(why), expected);
+        }
     }
 }

@@ -23,7 +23,7 @@ use super::super::actions::{NewAccount, PropertyChanges, read_email};
 use super::super::all_users::AccountsError;
 use super::super::store::AccountRow;
 use super::super::view::{AccountJson, GroupJson};
-use super::{AccountRequest, ApiRoute, found, sentences, unusable};
+use super::{AccountRequest, ApiRoute, found, sentence, unusable};
 use crate::kit::web::WebError;
 use crate::kit::web::extract::Segment;
 
@@ -116,12 +116,9 @@ async fn create(Segment(name): Segment, api: AccountRequest) -> Result<Response,
     let body: NewAccountBody = api.json()?;
     api.capable(Capability::AdministrateServer)?;
     if api.expected.is_some() {
-        let why = "A new account has no commit that If-Match could name. Nothing was changed.";
-        return Err(WebError::new(
-            StatusCode::PRECONDITION_FAILED,
-            "No such commit",
-            why,
-        ));
+        let why = "A new account has no commit that If-Match could name.";
+        let failure = WebError::new(StatusCode::PRECONDITION_FAILED, "No such commit", why);
+        return Err(failure.unchanged());
     }
     if body.username.is_some_and(|given| given != name) {
         return Err(unusable(
@@ -216,19 +213,13 @@ async fn set_username(
     let body: UsernameBody = api.json()?;
     let row = api.own_or(&account, Capability::AdministrateServer).await?;
     if row.username.is_some() {
-        let why = "The account has a user name, and keeps it. Nothing was changed.";
-        return Err(WebError::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "User name set",
-            why,
-        ));
+        let why = "The account has a user name, and keeps it.";
+        let failure = WebError::new(StatusCode::METHOD_NOT_ALLOWED, "User name set", why);
+        return Err(failure.unchanged());
     }
     let key = ExternalIdKey::username(&body.username).map_err(|problem| {
-        WebError::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid user name",
-            sentences(problem),
-        )
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        WebError::new(status, "Invalid user name", sentence(problem)).unchanged()
     })?;
     api.users()
         .link(&api.actor(), row.number, &key, None)

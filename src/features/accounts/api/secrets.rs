@@ -85,9 +85,8 @@ async fn set_password(Segment(name): Segment, api: AccountRequest) -> Result<Res
     let body: PasswordBody = api.json()?;
     let row = api.own_or(&name, Capability::AdministrateServer).await?;
     if row.username.is_none() {
-        let why =
-            "The account has no user name, and a password belongs to one. Nothing was changed.";
-        return Err(WebError::new(StatusCode::CONFLICT, "No user name", why));
+        let why = "The account has no user name, and a password belongs to one.";
+        return Err(WebError::new(StatusCode::CONFLICT, "No user name", why).unchanged());
     }
     if !body.generate {
         return Err(unusable(
@@ -189,10 +188,10 @@ async fn unlink(Segment(name): Segment, api: AccountRequest) -> Result<Response,
     if let Some(key) = keys.iter().find(|key| !may_unlink(&api, key)) {
         let why = format!(
             "`{}` cannot be removed here: a user name stays as long as its account, and only an administrator removes \
-             what tells on a forge or at a provider who somebody is. Nothing was changed.",
+             what tells on a forge or at a provider who somebody is.",
             shown(key.as_str())
         );
-        return Err(WebError::new(StatusCode::CONFLICT, "Not removable", why));
+        return Err(WebError::new(StatusCode::CONFLICT, "Not removable", why).unchanged());
     }
     api.users().unlink(&api.actor(), row.number, &keys).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -281,18 +281,11 @@ impl ObjectDb {
     /// Returns the content of an object.
     pub(super) fn read(&self, id: ObjectId, kind: Kind) -> Result<Vec<u8>, ObjectError> {
         self.check_size(id, kind)?;
-        let mut buffer = Vec::new();
-        let found = self
-            .objects
-            .try_find(&id, &mut buffer)
-            .map_err(unreadable)?;
-        let data = found.ok_or(ObjectError::Missing(id))?;
-        if data.kind != kind || !has_id(&data, id) {
+        let (found, content) = self.read_any(id)?;
+        if found != kind {
             return Err(ObjectError::Mismatch(id));
         }
-        let size = data.data.len();
-        buffer.truncate(size);
-        Ok(buffer)
+        Ok(content)
     }
 
     /// Returns kind and content of an object, without a limit for directories.

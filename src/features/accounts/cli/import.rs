@@ -91,6 +91,23 @@ struct WebAccountsJson<'a> {
     problems: &'a [String],
 }
 
+impl<'a> WebAccountsJson<'a> {
+    fn of(outcome: &'a WebAccountsImport) -> Self {
+        match outcome {
+            WebAccountsImport::Done { text, created } => Self {
+                created: *created,
+                text: Some(text),
+                problems: &[],
+            },
+            WebAccountsImport::Refused(problems) => Self {
+                created: 0,
+                text: None,
+                problems,
+            },
+        }
+    }
+}
+
 /// Makes accounts of the users of a file, and prints the new text of the file.
 pub(super) async fn web_accounts(
     users: &AllUsers,
@@ -98,17 +115,13 @@ pub(super) async fn web_accounts(
     format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    match import_web_accounts(users, &cli_actor(), file).await? {
+    let outcome = import_web_accounts(users, &cli_actor(), file).await?;
+    if format.is_json() {
+        print_json(&WebAccountsJson::of(&outcome), terminal)?;
+    }
+    match outcome {
+        WebAccountsImport::Done { .. } if format.is_json() => Ok(ExitStatus::Success),
         WebAccountsImport::Done { text, created } => {
-            if format.is_json() {
-                let json = WebAccountsJson {
-                    created,
-                    text: Some(&text),
-                    problems: &[],
-                };
-                print_json(&json, terminal)?;
-                return Ok(ExitStatus::Success);
-            }
             let status = terminal.shown(&text);
             terminal.note(format!(
                 "Created {}. Write the text above to {}; running servers then read it.",
@@ -118,18 +131,9 @@ pub(super) async fn web_accounts(
             Ok(status)
         }
         WebAccountsImport::Refused(problems) => {
-            if format.is_json() {
-                let json = WebAccountsJson {
-                    created: 0,
-                    text: None,
-                    problems: &problems,
-                };
-                print_json(&json, terminal)?;
-            } else {
-                // The output is the new file, so a refusal is none.
-                for problem in problems {
-                    terminal.note(format!("{}: {}", file.display(), safe(&problem)));
-                }
+            // The output is the new file, so a refusal is none.
+            for problem in problems.iter().filter(|_| !format.is_json()) {
+                terminal.note(format!("{}: {}", file.display(), safe(problem)));
             }
             terminal.note("Nothing was imported. Correct these lines first.");
             Ok(ExitStatus::Failure)

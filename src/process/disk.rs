@@ -123,7 +123,7 @@ fn free_space(places: &[PathBuf]) -> Vec<u64> {
 
 /// Returns the bytes that the files in these places take. It stops counting when they exceed `most`.
 fn space_of(places: &[PathBuf], most: u64) -> u64 {
-    let mut count = Count {
+    let mut count = SpaceCount {
         bytes: 0,
         most,
         remembered: HashSet::new(),
@@ -140,14 +140,14 @@ fn space_of(places: &[PathBuf], most: u64) -> u64 {
 }
 
 /// Space that files take, up to a limit.
-struct Count {
+struct SpaceCount {
     bytes: u64,
     most: u64,
     /// Files with several names, or none, that are part of the count: device and number.
     remembered: HashSet<(u64, u64)>,
 }
 
-impl Count {
+impl SpaceCount {
     fn is_over(&self) -> bool {
         self.bytes > self.most
     }
@@ -250,7 +250,7 @@ mod tests {
 
     /// Returns the bytes that the files in a directory take, counted up to `most`.
     fn counted(most: u64, dir: &Path) -> u64 {
-        let mut count = Count {
+        let mut count = SpaceCount {
             bytes: 0,
             most,
             remembered: HashSet::new(),

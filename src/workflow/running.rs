@@ -12,7 +12,7 @@
 //! - [`TrustedInit`]: each `init` with credentials, from before its configuration is judged until it has ended.
 //!
 //! Members of one group do not wait for each other. A member that waits does not keep others from joining the group that is in
-//! the checkout. Nobody waits for ever: a project that waits starts nothing else, a command has so many projects, and each
+//! the checkout. Each wait ends: a project that waits starts nothing else, a command has so many projects, and each
 //! program has to end with its run. A member of one group never begins one of the other, so there is no deadlock.
 
 use std::collections::HashMap;

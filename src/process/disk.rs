@@ -123,19 +123,16 @@ fn free_space(places: &[PathBuf]) -> Vec<u64> {
 
 /// Returns the bytes that the files in these places take. It stops counting when they exceed `most`.
 fn space_of(places: &[PathBuf], most: u64) -> u64 {
-    let mut count = SpaceCount {
-        bytes: 0,
-        most,
-        remembered: HashSet::new(),
-    };
+    let (mut count, mut devices) = (SpaceCount::up_to(most), HashSet::new());
     for place in places {
         if let Ok(stat) = statat(CWD, place, AtFlags::SYMLINK_NOFOLLOW)
             && let Ok(dir) = open_dir(CWD, place, &stat)
         {
+            devices.insert(stat.st_dev);
             count.walk(&dir, 0);
         }
     }
-    count.add_deleted();
+    count.add_deleted(&devices);
     count.bytes
 }
 
@@ -148,6 +145,14 @@ struct SpaceCount {
 }
 
 impl SpaceCount {
+    fn up_to(most: u64) -> Self {
+        Self {
+            bytes: 0,
+            most,
+            remembered: HashSet::new(),
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.bytes > self.most
     }
@@ -200,8 +205,9 @@ impl SpaceCount {
         self.remembered.len() >= MAX_REMEMBERED || self.remembered.insert((device, number))
     }
 
-    /// Adds files without a name that processes of the run have open.
-    fn add_deleted(&mut self) {
+    /// Adds files without a name that processes of the run have open on these file systems. Memory (`memfd_create`) is on none
+    /// of them.
+    fn add_deleted(&mut self, devices: &HashSet<u64>) {
         let Ok(own) = i32::try_from(std::process::id()) else {
             return;
         };
@@ -212,15 +218,10 @@ impl SpaceCount {
                 let Ok(meta) = std::fs::metadata(file.path()) else {
                     continue;
                 };
-                let is_memory = || {
-                    let name = std::fs::read_link(file.path()).unwrap_or_default();
-                    let name = name.as_os_str().as_encoded_bytes();
-                    name.starts_with(b"/memfd:") || name.starts_with(b"/dev/shm/")
-                };
                 if meta.is_file()
                     && meta.nlink() == 0
+                    && devices.contains(&meta.dev())
                     && self.remember(meta.dev(), meta.ino())
-                    && !is_memory()
                 {
                     self.add_bytes(meta.blocks().saturating_mul(512));
                 }
@@ -250,11 +251,7 @@ mod tests {
 
     /// Returns the bytes that the files in a directory take, counted up to `most`.
     fn counted(most: u64, dir: &Path) -> u64 {
-        let mut count = SpaceCount {
-            bytes: 0,
-            most,
-            remembered: HashSet::new(),
-        };
+        let mut count = SpaceCount::up_to(most);
         let dir = openat(CWD, dir, DIRECTORY, Mode::empty()).unwrap();
         count.walk(&dir, 0);
         count.bytes

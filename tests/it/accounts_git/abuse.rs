@@ -241,9 +241,9 @@ async fn an_account_with_a_full_history_takes_no_pushes_and_can_be_changed() {
         clone.git(&["add", "--all"]);
         clone.git(&["commit", "--quiet", "--message", "Edit"]);
     };
-    // Each push has 15/16 of the 4 MiB that it may have.
-    for _ in 0..9 {
-        (0..4).for_each(|_| large());
+    // A push may have 4 MiB, with the files of its newest commit twice.
+    for _ in 0..12 {
+        (0..3).for_each(|_| large());
         let pushed = clone.push(&["--quiet", "origin", "HEAD:refs/users/self"]);
         assert_eq!(pushed.code, 0, "{}", pushed.err);
     }

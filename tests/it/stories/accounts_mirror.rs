@@ -165,7 +165,7 @@ async fn the_copy_has_every_change_and_is_enough_for_another_server(backend: Bac
     let log = listen();
     let olga = create(&bot, "Olga Ops").await;
     let kim = create(&bot, "Kim").await;
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 4));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(5, 5));
     let said = log.end();
     assert!(!said.contains(TOKEN) && !said.contains("kim@"), "{said}");
     // Nothing has changed, so nobody is asked.
@@ -268,7 +268,7 @@ async fn a_copy_that_cannot_be_reached_is_reported_and_catches_up(backend: Backe
 
     std::fs::remove_file(hook).unwrap();
     create(&bot, "Kim").await;
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 4));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(5, 5));
     assert_eq!(elsewhere.refs(), refs_of(bot.store()).await);
     bot.end(&[]).await;
 }
@@ -287,7 +287,7 @@ async fn changes_by_others_are_replaced_and_named(backend: Backend) {
     assert_eq!(tick(&bot.replica).await.unwrap(), TickResult::default());
     bot.db.clock.advance(EVERY_HOUR);
     let log = listen();
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 3));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(5, 3));
     let log = log.end();
     let named = format!(
         "refs=\"refs/users/07/1000007 at {stranger}; refs/users/01/1000001, removed; refs/users/00/1000000 at {stranger}\""
@@ -302,7 +302,7 @@ async fn changes_by_others_are_replaced_and_named(backend: Backend) {
     elsewhere.git(&["update-ref", "refs/users/00/1000000", &stranger]);
     create(&bot, "Lee").await;
     let log = listen();
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(5, 3));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(6, 3));
     let log = log.end();
     assert!(
         log.contains(&format!("refs=\"refs/users/00/1000000 at {stranger}\"")),
@@ -332,7 +332,7 @@ async fn accounts_of_another_server_are_not_replaced(backend: Backend) {
     create(&bot, "Olga Ops").await;
     refused("a server with accounts").await;
     elsewhere.git(&["update-ref", "-d", "refs/users/00/1000000"]);
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(3, 3));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 4));
     bot.end(&[]).await;
 }
 
@@ -409,7 +409,7 @@ async fn a_damaged_copy_on_the_disk_is_made_again(backend: Backend) {
         log.contains("that is pushed is damaged and is made again"),
         "{log}"
     );
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 4));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(5, 5));
     assert_eq!(elsewhere.refs(), refs_of(bot.store()).await);
     bot.end(&[]).await;
 }
@@ -429,13 +429,13 @@ async fn several_servers() {
         server.tick_leases().await.unwrap();
     }
     create(&bot, "Olga Ops").await;
-    assert_eq!(turn(&bot.replica).await, TurnResult::Ours(pushed(3, 3)));
+    assert_eq!(turn(&bot.replica).await, TurnResult::Ours(pushed(4, 4)));
     assert_eq!(turn(&other).await, TurnResult::Anothers);
     bot.db
         .clock
         .advance(find("accounts_mirror").unwrap().period);
     // The other one does not know what was pushed, so it compares.
-    assert_eq!(turn(&other).await, TurnResult::Ours(pushed(3, 0)));
+    assert_eq!(turn(&other).await, TurnResult::Ours(pushed(4, 0)));
 
     // Even without the lease, as after a pause of a machine, no older state replaces a newer one.
     for _ in 0..5 {
@@ -561,7 +561,7 @@ async fn by_ssh() {
     let failed = format!("{:#}", tick(&bot.replica).await.unwrap_err());
     assert!(failed.contains("Host key verification failed"), "{failed}");
     file("known_hosts", sshd.known_hosts("host"));
-    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(3, 3));
+    assert_eq!(tick(&bot.replica).await.unwrap(), pushed(4, 4));
     assert_eq!(elsewhere.refs(), refs_of(bot.store()).await);
     // The key is on the disk only while git uses it.
     let scratch = std::fs::read_dir(bot.db.dir.path().join("data/tmp")).unwrap();

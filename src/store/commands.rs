@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 
-use super::jobs::lanes_hold_in_tx;
 use super::of_repos::listed;
 use super::people::{NamedAccountRow, account_column};
 use super::{
@@ -298,14 +297,6 @@ impl Store {
         }
         self.outbox_in_tx(tx, &end.outbox).await?;
         Ok(true)
-    }
-
-    pub(super) async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
-        lanes_hold_in_tx(tx, outbox).await?;
-        for job in outbox {
-            self.job_push_in_tx(tx, job).await?;
-        }
-        Ok(())
     }
 
     /// Lists the plans and applies of a pull that have ended on this head commit.

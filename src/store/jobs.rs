@@ -11,8 +11,9 @@
 //! - *a fair share*: a holder works on a limited number of jobs of one share at once. So a repository with a hundred
 //!   slow commands leaves workers to the others.
 //! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL assigns numbers before
-//!   the commit, so a pusher holds its lanes until then. Otherwise a later number could be claimed before an earlier
-//!   one appears as the new head of the lane. Two jobs of the lane would then run at once.
+//!   the commit, so the statement that adds jobs locks their lanes first, and the transaction holds them until it
+//!   ends. Otherwise a later number could be claimed before an earlier one appears as the new head of the lane. Two
+//!   jobs of the lane would then run at once.
 //!
 //! Claiming follows the index of the order, and never sorts the open jobs. PostgreSQL would sort them: if a table was
 //! not analyzed since the queue grew, it estimates that reading and sorting all open jobs is cheaper. So there a
@@ -25,14 +26,16 @@
 //! writer on SQLite); the loser takes another lane or nothing. A holder that returns after its lease expired finds
 //! another attempt number.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use sqlx_postgres::PgPool;
+use sqlx::Arguments;
+use sqlx_postgres::{PgArguments, PgPool, Postgres};
 use tracing::warn;
 
 use super::news::{CHANNEL, News, announce_in_tx};
-use super::time::DeadlineClock;
+use super::time::{ClockOffset, DeadlineClock};
 use super::{
     DbPool, Result, Store, Tx, execute, execute_alone, free_text, kept_time, on_pool, on_tx,
 };
@@ -203,16 +206,40 @@ macro_rules! requeue_sql {
     };
 }
 
-macro_rules! push_sql {
-    ($run_after:literal) => {
+const PUSH_ON_SQLITE: &str = "INSERT INTO jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, 'queued', $7, 0, $8)";
+
+/// Number of parameters before those of [`Store::outbox_arguments`]. A statement that is executed together with its jobs
+/// has its own parameters there, and those of the jobs always have the same numbers.
+const BEFORE_OUTBOX: usize = 20;
+
+/// Locks the lanes of jobs in the given order, so that nobody else adds to them until the transaction ends. Notifies other
+/// replicas at the commit. `$from` is empty, or a query and a comma: the lanes are locked after its rows were found.
+macro_rules! hold_lanes_sql {
+    ($from:literal) => {
         concat!(
-            "INSERT INTO jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at) ",
-            "VALUES ($1, $2, $3, $4, $5, $6, 'queued', ",
-            $run_after,
-            ", 0, $8)"
+            "SELECT pg_advisory_xact_lock(hashtextextended(lane, 0)), pg_notify($21, $22) FROM ",
+            $from,
+            "unnest($23::TEXT[]) AS lane"
         )
     };
 }
+
+/// Adds jobs. Reads all rows of the query `lanes` first, so that no job has a number before its lane is locked.
+macro_rules! push_sql {
+    () => {
+        "INSERT INTO jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at) \
+         SELECT job.id, job.kind, job.payload, job.lane, job.share, job.priority, 'queued', \
+         COALESCE(job.run_after, clock_timestamp()), 0, $31 \
+         FROM unnest($24::TEXT[], $25::TEXT[], $26::TEXT[], $27::TEXT[], $28::TEXT[], $29::BIGINT[], $30::TIMESTAMPTZ[]) \
+         WITH ORDINALITY AS job (id, kind, payload, lane, share, priority, run_after, place) \
+         WHERE (SELECT COUNT(*) FROM lanes) > 0 ORDER BY job.place"
+    };
+}
+
+const PUSH_ON_POSTGRES: &str = concat!("WITH lanes AS (", hold_lanes_sql!(""), ") ", push_sql!());
+
+pub(super) use {hold_lanes_sql, push_sql};
 
 impl Store {
     /// Puts a job into the queue.
@@ -223,37 +250,108 @@ impl Store {
     }
 
     pub(crate) async fn job_push_in_tx(&self, tx: &mut Tx, job: &NewJob) -> Result<JobId> {
-        lane_hold_in_tx(tx, &job.lane).await?;
         let id = JobId::next(&*self.ids);
-        let (sql, run_after) = match (&*tx, job.run_after) {
-            // Most jobs: the database fills in the time, without a second query.
-            (Tx::Postgres(_), None) if self.judge == DeadlineClock::Database => {
-                (push_sql!("COALESCE($7, clock_timestamp())"), None)
-            }
-            (_, at) => (
-                push_sql!("$7"),
-                Some(
-                    self.skew_in_tx(tx)
-                        .await?
-                        .of(at.unwrap_or_else(|| self.now())),
-                ),
-            ),
-        };
-        execute!(
-            tx,
-            sql,
-            id,
-            job.kind,
-            free_text(&job.payload),
-            &job.lane,
-            &job.share,
-            job.priority,
-            run_after,
-            self.now(),
-        )?;
-        Ok(id)
+        self.jobs_push_in_tx(tx, &[(id, job)]).await.map(|()| id)
     }
 
+    /// Puts jobs into the queue in this order, as a part of a transaction.
+    pub(super) async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
+        self.jobs_push_in_tx(tx, &self.identified(outbox)).await
+    }
+
+    /// Gives each job its identifier.
+    pub(super) fn identified<'j>(&self, jobs: &'j [NewJob]) -> Vec<(JobId, &'j NewJob)> {
+        let with_id = |job| (JobId::next(&*self.ids), job);
+        jobs.iter().map(with_id).collect()
+    }
+
+    /// Puts jobs into the queue in this order. PostgreSQL gets all of them in one statement.
+    pub(super) async fn jobs_push_in_tx(
+        &self,
+        tx: &mut Tx,
+        jobs: &[(JobId, &NewJob)],
+    ) -> Result<()> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let offset = if has_time(jobs) {
+            self.skew_in_tx(tx).await?
+        } else {
+            ClockOffset::NONE
+        };
+        if let Tx::Postgres(tx) = tx {
+            let mut arguments = PgArguments::default();
+            self.outbox_arguments(&mut arguments, jobs, offset)?;
+            return sqlx::query_with(PUSH_ON_POSTGRES, arguments)
+                .execute(&mut **tx)
+                .await
+                .map(drop);
+        }
+        for (id, job) in jobs {
+            execute!(
+                &mut *tx,
+                PUSH_ON_SQLITE,
+                id,
+                job.kind,
+                free_text(&job.payload),
+                &job.lane,
+                &job.share,
+                job.priority,
+                offset.of(job.run_after.unwrap_or_else(|| self.now())),
+                self.now(),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Appends the parameters of `push_sql!`, after [`BEFORE_OUTBOX`] others. Lanes are sorted, so that every
+    /// transaction locks them in the same order. The database fills in the time of jobs that may run now.
+    pub(super) fn outbox_arguments(
+        &self,
+        arguments: &mut PgArguments,
+        jobs: &[(JobId, &NewJob)],
+        offset: ClockOffset,
+    ) -> Result<()> {
+        let lanes: BTreeSet<&str> = jobs.iter().map(|(_, job)| job.lane.as_str()).collect();
+        let run_after = |job: &NewJob| match (self.judge, job.run_after) {
+            (DeadlineClock::Database, None) => None,
+            (_, at) => Some(offset.of(at.unwrap_or_else(|| self.now()))),
+        };
+        let texts = |text: fn(&NewJob) -> &str| -> Vec<String> {
+            let texts = jobs.iter().map(|(_, job)| free_text(text(job)));
+            texts.map(Cow::into_owned).collect()
+        };
+        while arguments.len() < BEFORE_OUTBOX {
+            add(arguments, None::<i64>)?;
+        }
+        add(arguments, CHANNEL)?;
+        add(arguments, News::Jobs.to_string())?;
+        add(
+            arguments,
+            lanes.into_iter().map(str::to_owned).collect::<Vec<_>>(),
+        )?;
+        add(
+            arguments,
+            jobs.iter()
+                .map(|(id, _)| id.to_string())
+                .collect::<Vec<_>>(),
+        )?;
+        add(arguments, texts(|job| job.kind))?;
+        add(arguments, texts(|job| &job.payload))?;
+        add(arguments, texts(|job| &job.lane))?;
+        add(arguments, texts(|job| &job.share))?;
+        add(
+            arguments,
+            jobs.iter().map(|(_, job)| job.priority).collect::<Vec<_>>(),
+        )?;
+        add(
+            arguments,
+            jobs.iter()
+                .map(|(_, job)| run_after(job))
+                .collect::<Vec<_>>(),
+        )?;
+        add(arguments, self.now())
+    }
     /// Returns true if a lane has jobs that have not ended.
     pub async fn job_lane_is_open(&self, lane: &str) -> Result<bool> {
         let open = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
@@ -492,13 +590,17 @@ pub(super) async fn job_renew_in_tx(
         .bind(until).bind(holder).bind(working.join(" ")).fetch_all(db))
 }
 
-/// Locks the lanes of all these jobs, in the same order as every other transaction.
-pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()> {
-    let lanes: BTreeSet<&str> = jobs.iter().map(|job| job.lane.as_str()).collect();
-    for lane in lanes {
-        lane_hold_in_tx(tx, lane).await?;
-    }
-    Ok(())
+/// Returns true if any of the jobs has to wait until a time.
+pub(super) fn has_time(jobs: &[(JobId, &NewJob)]) -> bool {
+    jobs.iter().any(|(_, job)| job.run_after.is_some())
+}
+
+/// Appends a parameter of a statement for PostgreSQL.
+pub(super) fn add<'t, T>(arguments: &mut PgArguments, value: T) -> Result<()>
+where
+    T: sqlx::Encode<'t, Postgres> + sqlx::Type<Postgres>,
+{
+    Arguments::add(arguments, value).map_err(sqlx::Error::Encode)
 }
 
 /// Locks a lane, so that nobody else adds to it until the transaction ends. Notifies other replicas at the commit, in

@@ -27,7 +27,8 @@ pub(super) enum DeadlineClock {
 pub(crate) struct ClockOffset(TimeDelta);
 
 impl ClockOffset {
-    const NONE: Self = Self(TimeDelta::zero());
+    /// No difference.
+    pub(super) const NONE: Self = Self(TimeDelta::zero());
 
     /// Translates a time of our clock into one of the judge, in the precision of both databases.
     pub fn of(self, time: DateTime<Utc>) -> DateTime<Utc> {

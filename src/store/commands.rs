@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::of_repos::listed;
+use super::one_statement::{Effects, change_sql, execute_change};
 use super::people::{NamedAccountRow, account_column};
 use super::{
     LockChange, NewJob, Result, StopKind, StopRequest, Store, Tx, execute, free_text, on_pool,
@@ -124,6 +125,18 @@ macro_rules! select_sql {
 
 pub(super) use select_sql;
 
+const INSERT: [&str; 2] = change_sql!(
+    "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, spec, state, created_at, account) \
+     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11 WHERE TRUE",
+    " ON CONFLICT DO NOTHING"
+);
+const START: [&str; 2] = change_sql!(
+    "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'"
+);
+const FINISH: [&str; 2] = change_sql!(
+    "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
+     WHERE id = $5 AND state <> 'finished'"
+);
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 const RECENT_OF_REPOS: [&str; 2] = [
@@ -135,6 +148,26 @@ const RECENT_OF_REPOS: [&str; 2] = [
          ORDER BY c.created_at DESC, c.id DESC LIMIT $2"
     ),
 ];
+
+/// Executes the `INSERT` of a command with a macro that takes its parameters.
+macro_rules! insert_command {
+    ($execute:ident, ($($on:expr),+), $id:expr, $new:expr, $created_at:expr) => {
+        $execute!(
+            $($on,)+
+            $id,
+            $new.kind,
+            &$new.pull.repo,
+            $new.pull.subject,
+            $new.comment.as_ref().map(CommentId::number),
+            $new.delivery,
+            free_text(&$new.actor.login),
+            $new.actor.origin,
+            free_text(&$new.spec),
+            $created_at,
+            account_column($new.actor.account),
+        )
+    };
+}
 
 impl Store {
     /// Returns true if a pull was already notified that nobody has claimed its repository.
@@ -151,9 +184,17 @@ impl Store {
         new: &NewCommand,
         jobs: impl FnOnce(CommandId) -> Vec<NewJob>,
     ) -> Result<CreateCommand> {
-        let mut tx = self.begin_shared().await?;
-        let outcome = self.command_create_in_tx(&mut tx, new, jobs).await?;
-        tx.commit().await.map(|()| outcome)
+        let id = CommandId::next(&*self.ids);
+        let outbox = jobs(id);
+        // This time is compared with the time of a plan, which another replica may have made.
+        let created_at = self.skew().await?.of(self.now());
+        let effects = Effects::jobs(&outbox);
+        let is_new = insert_command!(execute_change, (self, INSERT, effects), id, new, created_at)?;
+        Ok(if is_new {
+            CreateCommand::Created(id)
+        } else {
+            CreateCommand::Known
+        })
     }
 
     pub(super) async fn command_create_in_tx(
@@ -179,24 +220,7 @@ impl Store {
     ) -> Result<bool> {
         // This time is compared with the time of a plan, which another replica may have made.
         let created_at = self.skew_in_tx(tx).await?.of(self.now());
-        execute!(
-            tx,
-            "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, spec, state, \
-             created_at, account) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11) \
-             ON CONFLICT DO NOTHING",
-            id,
-            new.kind,
-            &new.pull.repo,
-            new.pull.subject,
-            new.comment.as_ref().map(CommentId::number),
-            new.delivery,
-            free_text(&new.actor.login),
-            new.actor.origin,
-            free_text(&new.spec),
-            created_at,
-            account_column(new.actor.account),
-        )
-        .map(|rows| rows == 1)
+        insert_command!(execute, (tx, INSERT[0]), id, new, created_at).map(|rows| rows == 1)
     }
 
     /// Makes one command for all locks that were handed over to a queued pull. `make` receives the locks, each with
@@ -253,26 +277,24 @@ impl Store {
         head: Option<&CommitSha>,
         outbox: &[NewJob],
     ) -> Result<bool> {
-        let mut tx = self.begin_shared().await?;
-        let rows = execute!(
-            &mut tx,
-            "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'",
-            head,
-            id,
-        )?;
-        if rows == 0 {
-            return tx.roll_back().await.map(|()| false);
-        }
-        self.outbox_in_tx(&mut tx, outbox).await?;
-        tx.commit().await.map(|()| true)
+        execute_change!(self, START, Effects::jobs(outbox), head, id)
     }
 
     /// Ends a command. Its end and everything to post about it are written in one transaction. `false`: it had ended
     /// before, and nothing is posted again.
     pub async fn command_finish(&self, end: &FinishedCommand) -> Result<bool> {
-        let mut tx = self.begin_shared().await?;
-        let has_ended = self.command_finish_in_tx(&mut tx, end).await?;
-        tx.commit().await.map(|()| has_ended)
+        // Approvals are compared with this time, and another replica may have received them.
+        let finished_at = self.skew().await?.of(self.now());
+        execute_change!(
+            self,
+            FINISH,
+            Effects::jobs(&end.outbox),
+            end.outcome,
+            end.reason.as_deref().map(free_text),
+            end.result.as_deref().map(free_text),
+            finished_at,
+            end.id,
+        )
     }
 
     pub(super) async fn command_finish_in_tx(
@@ -284,8 +306,7 @@ impl Store {
         let finished_at = self.skew_in_tx(tx).await?.of(self.now());
         let rows = execute!(
             tx,
-            "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
-             WHERE id = $5 AND state <> 'finished'",
+            FINISH[0],
             end.outcome,
             end.reason.as_deref().map(free_text),
             end.result.as_deref().map(free_text),

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::one_statement::{Effects, change_sql, execute_change};
 use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time};
 use crate::model::{DeliveryId, HostName, RepositoryNews, text_enum};
 
@@ -43,6 +44,9 @@ pub enum Accepted {
     /// The delivery was received before; nothing was done.
     Duplicate,
 }
+
+const FINISH: [&str; 2] =
+    change_sql!("UPDATE deliveries SET state = $1, note = $2, finished_at = $3 WHERE id = $4");
 
 impl Store {
     /// Stores a delivery, its job and its news of repositories in one transaction. `job` receives the delivery's
@@ -112,16 +116,16 @@ impl Store {
         state: DeliveryState,
         note: Option<&str>,
     ) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        execute!(
-            &mut tx,
-            "UPDATE deliveries SET state = $1, note = $2, finished_at = $3 WHERE id = $4",
+        execute_change!(
+            self,
+            FINISH,
+            Effects::default(),
             state,
             note.map(free_text),
             self.now(),
             id,
-        )?;
-        tx.commit().await
+        )
+        .map(drop)
     }
 
     /// Deletes finished deliveries that were received before the given time, at most `limit` of them.

@@ -4,9 +4,13 @@
 //! store [`Store::under`] a lease begins every transaction with a check that the lease (job, holder, attempt) is
 //! still the current one. The answer stays true until the transaction ends. So work that was taken over writes
 //! nothing. The check also cancels that work, before anybody else notices.
+//!
+//! A transaction of one statement checks the lease in that statement (`one_statement`).
 
+use sqlx_postgres::PgArguments;
 use tokio_util::sync::CancellationToken;
 
+use super::jobs::add;
 use super::{JobLease, Result, Store, Tx, on_pool, on_tx};
 use crate::model::JobId;
 
@@ -83,6 +87,22 @@ impl Store {
         let held = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(sql)
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).fetch_optional(db))?;
         fence.judge(held.is_some())
+    }
+
+    /// Appends the lease to the parameters of a statement that checks it. They are NULL for a store that is not under a
+    /// lease.
+    pub(super) fn fence_arguments(&self, arguments: &mut PgArguments) -> Result<()> {
+        let fence = self.fence.as_ref();
+        add(arguments, fence.map(|fence| fence.job))?;
+        add(arguments, fence.map(|fence| fence.holder.clone()))?;
+        add(arguments, fence.map(|fence| fence.attempt))
+    }
+
+    /// Judges the result of such a statement.
+    pub(super) fn fence_judge(&self, held: bool) -> Result<()> {
+        self.fence
+            .as_ref()
+            .map_or(Ok(()), |fence| fence.judge(held))
     }
 
     /// Checks that the lease has not expired, for work that must not begin if another replica could take it over at

@@ -40,6 +40,7 @@ mod lock_standing;
 mod locks;
 mod news;
 mod of_repos;
+mod one_statement;
 mod open;
 mod operations;
 mod owner_overview;

@@ -5,6 +5,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::one_statement::{Effects, change_sql, execute_change};
 use super::{NewJob, Result, Store, execute, free_text, kept_time, on_pool};
 use crate::model::{CommandId, CommitSha, RepoId};
 
@@ -21,9 +22,12 @@ pub struct PendingStatus {
     pub command: CommandId,
 }
 
-const KEEP: &str = "INSERT INTO pending_statuses (repo, head, context, command, set_at) \
-     VALUES ($1, $2, $3, $4, $5) ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, \
-     set_at = excluded.set_at";
+const KEEP: [&str; 2] = change_sql!(
+    "INSERT INTO pending_statuses (repo, head, context, command, set_at) SELECT $1, $2, $3, $4, $5 WHERE TRUE",
+    " ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, set_at = excluded.set_at"
+);
+const SETTLE: [&str; 2] =
+    change_sql!("DELETE FROM pending_statuses WHERE repo = $1 AND head = $2 AND context = $3");
 /// Selects statuses that were left behind. The lane is that of the job that sets statuses.
 const LEFT: &str = "SELECT repo, head, context, command FROM pending_statuses \
      WHERE NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = pending_statuses.command AND c.state <> 'finished') \
@@ -36,17 +40,17 @@ const LOST: &str = "SELECT c.id FROM commands c WHERE c.state <> 'finished' AND 
 impl Store {
     /// Stores a pending status that the forge has accepted.
     pub async fn status_promise(&self, status: &PendingStatus) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        execute!(
-            &mut tx,
+        execute_change!(
+            self,
             KEEP,
+            Effects::default(),
             &status.repo,
             &status.head,
             free_text(&status.context),
             status.command,
             self.now(),
-        )?;
-        tx.commit().await
+        )
+        .map(drop)
     }
 
     /// Deletes a pending status after the forge has accepted a status that no command has to end.
@@ -56,15 +60,15 @@ impl Store {
         head: &CommitSha,
         context: &str,
     ) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        execute!(
-            &mut tx,
-            "DELETE FROM pending_statuses WHERE repo = $1 AND head = $2 AND context = $3",
+        execute_change!(
+            self,
+            SETTLE,
+            Effects::default(),
             repo,
             head,
             free_text(context),
-        )?;
-        tx.commit().await
+        )
+        .map(drop)
     }
 
     /// Lists pending statuses that no command or job will end.

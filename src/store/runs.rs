@@ -1,10 +1,13 @@
 //! Runs: commands on one project, and their output.
 
+use std::slice;
+
 use chrono::{DateTime, Utc};
 
 use super::locks::{name_column, name_from_column};
-use super::news::{News, announce_in_tx};
+use super::news::News;
 use super::of_repos::listed;
+use super::one_statement::{Effects, change_sql, execute_change};
 use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
     CommandId, CommitSha, ProjectKey, ProjectOutcome, PullRef, RepoId, RepoPath, RunId, RunKind,
@@ -94,6 +97,25 @@ const OF_COMMANDS: [&str; 2] = [
     of_commands!("= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))"),
 ];
 
+const INSERT: [&str; 2] = change_sql!(
+    "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at, has_status) \
+     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11 WHERE TRUE"
+);
+const START: [&str; 2] = change_sql!(
+    "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'"
+);
+const FINISH: [&str; 2] = change_sql!(
+    "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
+     WHERE id = $4 AND state <> 'finished'"
+);
+const KEEP_PRIVATE: [&str; 2] = change_sql!("UPDATE runs SET private = TRUE WHERE id = $1");
+const CUT_OFF_HOOKS: [&str; 2] = change_sql!(
+    "UPDATE runs SET state = 'finished', outcome = $1, finished_at = $2 \
+     WHERE command = $3 AND hook IS NOT NULL AND state <> 'finished'"
+);
+const APPEND: [&str; 2] =
+    change_sql!("INSERT INTO run_output (run, seq, text) SELECT $1, $2, $3 WHERE TRUE");
+
 impl Store {
     /// Stores a new run, which is queued.
     pub async fn run_create(&self, new: &NewRun) -> Result<RunId> {
@@ -106,65 +128,55 @@ impl Store {
         new: &NewRun,
         status: impl FnOnce(RunId) -> Option<NewJob>,
     ) -> Result<RunId> {
-        let mut tx = self.begin_shared().await?;
-        let id = self.run_insert_in_tx(&mut tx, new, None, true).await?;
-        if let Some(job) = status(id) {
-            self.job_push_in_tx(&mut tx, &job).await?;
-        }
-        tx.commit().await.map(|()| id)
+        let id = RunId::next(&*self.ids);
+        self.run_insert(id, new, None, true, status(id).as_slice())
+            .await
     }
 
     /// Stores a new run, which is queued and sets no status.
     pub async fn run_create_without_status(&self, new: &NewRun) -> Result<RunId> {
-        let mut tx = self.begin_shared().await?;
-        let id = self.run_insert_in_tx(&mut tx, new, None, false).await?;
-        tx.commit().await.map(|()| id)
+        let id = RunId::next(&*self.ids);
+        self.run_insert(id, new, None, false, &[]).await
     }
 
     /// Stores a hook of a command as a run, which is queued. It counts as a run only for its output, and not for the
     /// status of projects.
     pub async fn hook_create(&self, new: &NewRun, called: &str) -> Result<RunId> {
-        let mut tx = self.begin_shared().await?;
-        let called = free_text(called);
-        let id = self
-            .run_insert_in_tx(&mut tx, new, Some(called.as_ref()), false)
-            .await?;
-        tx.commit().await.map(|()| id)
+        let (id, called) = (RunId::next(&*self.ids), free_text(called));
+        self.run_insert(id, new, Some(called.as_ref()), false, &[])
+            .await
     }
 
     /// Ends the hooks of a command that were interrupted.
     pub async fn hooks_cut_off(&self, command: CommandId) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        execute!(
-            &mut tx,
-            "UPDATE runs SET state = 'finished', outcome = $1, finished_at = $2 \
-             WHERE command = $3 AND hook IS NOT NULL AND state <> 'finished'",
+        execute_change!(
+            self,
+            CUT_OFF_HOOKS,
+            Effects::default(),
             ProjectOutcome::Cancelled,
             self.now(),
             command,
-        )?;
-        tx.commit().await
+        )
+        .map(drop)
     }
 
     /// Marks a run as private, before it begins to print output that must not appear in comments.
     pub async fn run_keep_private(&self, id: RunId) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        execute!(&mut tx, "UPDATE runs SET private = TRUE WHERE id = $1", id)?;
-        tx.commit().await
+        execute_change!(self, KEEP_PRIVATE, Effects::default(), id).map(drop)
     }
 
-    async fn run_insert_in_tx(
+    async fn run_insert(
         &self,
-        tx: &mut Tx,
+        id: RunId,
         new: &NewRun,
         hook: Option<&str>,
         has_status: bool,
+        outbox: &[NewJob],
     ) -> Result<RunId> {
-        let id = RunId::next(&*self.ids);
-        execute!(
-            tx,
-            "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at, has_status) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11)",
+        execute_change!(
+            self,
+            INSERT,
+            Effects::jobs(outbox),
             id,
             new.command,
             new.kind,
@@ -176,16 +188,14 @@ impl Store {
             hook,
             self.now(),
             has_status,
-        )?;
-        Ok(id)
+        )
+        .map(|_| id)
     }
 
     /// Marks a run as running when the tool starts. A run that has ended stays ended.
     pub async fn run_start(&self, id: RunId) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        run_start_in_tx(&mut tx, id, self.now()).await?;
-        announce_in_tx(&mut tx, News::Run(id)).await?;
-        tx.commit().await
+        let effects = Effects::news(News::Run(id));
+        execute_change!(self, START, effects, self.now(), id).map(drop)
     }
 
     /// Ends a run; `false`: it had ended before.
@@ -206,15 +216,17 @@ impl Store {
         message: Option<&str>,
         status: Option<&NewJob>,
     ) -> Result<bool> {
-        let mut tx = self.begin_shared().await?;
-        if !run_finish_in_tx(&mut tx, id, outcome, message, self.now()).await? {
-            return tx.commit().await.map(|()| false);
-        }
-        if let Some(job) = status {
-            self.job_push_in_tx(&mut tx, job).await?;
-        }
-        announce_in_tx(&mut tx, News::Run(id)).await?;
-        tx.commit().await.map(|()| true)
+        let outbox = status.map(slice::from_ref).unwrap_or_default();
+        let news = Some(News::Run(id));
+        execute_change!(
+            self,
+            FINISH,
+            Effects { outbox, news },
+            outcome,
+            message.map(free_text),
+            self.now(),
+            id,
+        )
     }
 
     /// Returns the run with this identifier.
@@ -253,16 +265,15 @@ impl Store {
 
     /// Appends a piece of output. Each run has one writer, which numbers the pieces.
     pub async fn run_output_append(&self, run: RunId, piece: &OutputPiece) -> Result<()> {
-        let mut tx = self.begin_shared().await?;
-        execute!(
-            &mut tx,
-            "INSERT INTO run_output (run, seq, text) VALUES ($1, $2, $3)",
+        execute_change!(
+            self,
+            APPEND,
+            Effects::news(News::Run(run)),
             run,
             piece.seq,
             free_text(&piece.text),
-        )?;
-        announce_in_tx(&mut tx, News::Run(run)).await?;
-        tx.commit().await
+        )
+        .map(drop)
     }
 
     /// Lists the pieces after `seq`, in order, at most `limit` of them.
@@ -295,13 +306,7 @@ impl Store {
 
 /// Marks a run as running. `false`: it has ended before, or is not known.
 pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) -> Result<bool> {
-    execute!(
-        tx,
-        "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'",
-        now,
-        id
-    )
-    .map(|rows| rows == 1)
+    execute!(tx, START[0], now, id).map(|rows| rows == 1)
 }
 
 /// Ends a run. `false`: it had ended before, or is not known.
@@ -312,16 +317,7 @@ pub(super) async fn run_finish_in_tx(
     message: Option<&str>,
     now: DateTime<Utc>,
 ) -> Result<bool> {
-    execute!(
-        tx,
-        "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
-         WHERE id = $4 AND state <> 'finished'",
-        outcome,
-        message.map(free_text),
-        now,
-        id,
-    )
-    .map(|rows| rows == 1)
+    execute!(tx, FINISH[0], outcome, message.map(free_text), now, id,).map(|rows| rows == 1)
 }
 
 /// Locks the row of a run, so that nobody else ends it before the transaction is over. `false`: the run or its

@@ -1029,6 +1029,14 @@ fn statements(log: &str) -> BTreeSet<String> {
             .iter()
             .any(|own| sql.contains(own))
     };
+    // A transaction of one statement checks the lease and adds jobs, too.
+    let change = |sql: String| match sql
+        .split_once(" changed AS (")
+        .and_then(|(_, rest)| rest.split_once(" AND EXISTS (SELECT 1 FROM held)"))
+    {
+        Some((change, _)) => change.to_owned(),
+        None => sql,
+    };
     // A generic plan estimates any limit as a tenth of the table. Callers request a page.
     let paged = |sql: String| {
         (1..9).fold(sql, |sql, n| {
@@ -1037,6 +1045,7 @@ fn statements(log: &str) -> BTreeSet<String> {
     };
     log.lines()
         .filter_map(logged)
+        .map(change)
         .filter(is_data)
         .filter(on_tables)
         .map(paged)

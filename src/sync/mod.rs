@@ -242,14 +242,18 @@ impl Syncer {
                         .used_at
                         .is_some_and(|at| clock.now() < at + USE_ACCURACY)
             };
-            if known.is_some_and(|row| was_used(&row.state)) {
+            if known.as_ref().is_some_and(|row| was_used(&row.state)) {
+                return Ok(());
+            }
+            let used = MirrorEvent::Used { at: clock.now() };
+            // A known mirror may be forgotten in the meantime.
+            if known.is_some()
+                && store.mirror_change(home, repo, &used).await? != MirrorChange::Unknown
+            {
                 return Ok(());
             }
             store.mirror_know(home, repo).await?;
-            store
-                .mirror_change(home, repo, &MirrorEvent::Used { at: clock.now() })
-                .await
-                .map(drop)
+            store.mirror_change(home, repo, &used).await.map(drop)
         };
         if let Err(error) = noted.await {
             warn!(%repo, %error, "Could not record the use of a mirror");

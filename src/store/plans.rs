@@ -149,6 +149,9 @@ impl Store {
         gone.dedup();
         let mut waited = self.waiter_list_of_pull(pull).await?;
         waited.retain(|waiter| !keep.iter().any(|project| waiter.key.covers(project)));
+        if gone.is_empty() && waited.is_empty() {
+            return Ok(gone);
+        }
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         for project in &gone {
             discard_in_tx(&mut change.tx, pull, project).await?;

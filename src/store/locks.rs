@@ -142,6 +142,11 @@ macro_rules! select_sql {
 pub(super) const BY_KEY: &str = select_sql!(
     "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND (scope = $4 OR scope = '' OR $4 = '') ORDER BY id"
 );
+/// Selects what [`BY_KEY`] does while the pull is open.
+const OF_OPEN_PULL: &str = select_sql!(
+    "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND (scope = $4 OR scope = '' OR $4 = '') \
+     AND EXISTS (SELECT 1 FROM pulls p WHERE p.repo = $1 AND p.number = $5 AND p.state = 'open') ORDER BY id"
+);
 const OF_PLACE: &str = select_sql!(
     "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND pull <> $4 AND EXISTS (SELECT 1 FROM lock_waiters w \
      WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND w.pull <> $4) ORDER BY id LIMIT 1"
@@ -197,6 +202,9 @@ const TAKE_TRIES: usize = 16;
 impl Store {
     /// Takes the lock of a project for a pull, or returns its holder. Re-entrant for the same pull.
     pub async fn lock_take(&self, attempt: &LockAttempt<'_>) -> Result<TakeLock> {
+        if let Some(lock) = self.lock_ours(attempt).await? {
+            return Ok(TakeLock::AlreadyOurs(lock));
+        }
         let mut tx = self.begin_shared().await?;
         let taken = self.lock_take_in_tx(&mut tx, attempt).await?;
         if let TakeLock::Taken(lock) = &taken {
@@ -207,6 +215,22 @@ impl Store {
             tx.roll_back().await?;
         }
         Ok(taken)
+    }
+
+    /// Returns the lock if the pull is open and holds it already, as after every plan but the first. Then there is nothing to
+    /// write, and one query answers as well as a transaction.
+    async fn lock_ours(&self, attempt: &LockAttempt<'_>) -> Result<Option<Lock>> {
+        let found = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_OPEN_PULL)
+            .bind(&attempt.key.repo).bind(&attempt.key.dir).bind(&attempt.key.workspace).bind(scope_column(attempt.key))
+            .bind(attempt.pull.subject).fetch_all(db))?;
+        Ok(
+            match attempt.outcome(found.into_iter().map(Lock::from).collect()) {
+                Some(TakeLock::AlreadyOurs(lock)) => Some(lock),
+                Some(TakeLock::Taken(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) | None => {
+                    None
+                }
+            },
+        )
     }
 
     /// Takes a lock as a part of a transaction. The pull stays open and keeps its locks until the transaction ends.

@@ -39,7 +39,7 @@ use crate::queue::{Job, JobError};
 use crate::render::{
     Body, Next, PlanList, PolicyReport, ProjectReport, UserText, plan_output, status,
 };
-use crate::store::{NewJob, NewRun, PlanParts, RecordPlan};
+use crate::store::{CommandState, NewJob, NewRun, PlanParts, RecordPlan};
 use crate::workflow::{
     ArtifactError, PlanMade, ResourceList, RunError, RunOutput, Saved, StepError, StepFailure,
 };
@@ -121,8 +121,10 @@ async fn run(
         vec![]
     })
     .await?;
-    // A plan that the end of the server interrupted is made again (P3).
-    super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
+    // A plan that the end of the server interrupted is made again (P3). Only an attempt that had started has runs.
+    if cx.row.state == CommandState::Running {
+        super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
+    }
     let given = HookFacts::of(&command.target, &command.extra_args);
     // Boxed, because the future is large.
     let work = match Box::pin(projects::select(cx, wanted, given)).await {
@@ -731,7 +733,12 @@ impl Task for Planning<'_> {
     ) -> Result<Option<NewJob>, JobError> {
         let cx = run.cx;
         let was_stopped = report.outcome == ProjectOutcome::Cancelled;
-        let state = if let Some(stop) = cx.superseded().await?.filter(|_| was_stopped) {
+        let stop = if was_stopped {
+            cx.superseded().await?
+        } else {
+            None
+        };
+        let state = if let Some(stop) = stop {
             status::superseded(RunKind::Plan, &stop.why)
         } else {
             let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);

@@ -272,7 +272,7 @@ impl<R: Runner> Worker<R> {
             .catch_unwind()
             .await;
         self.running.leave(attempt.lease.id);
-        if attempt.lost.is_cancelled() {
+        if attempt.lost.is_cancelled() && !attempt.lease.has_ended() {
             return self.release(&attempt.lease).await.map(|()| None);
         }
         let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));

@@ -125,15 +125,15 @@ macro_rules! select_sql {
 
 pub(super) use select_sql;
 
-const INSERT: [&str; 2] = change_sql!(
+const INSERT: [&str; 3] = change_sql!(
     "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, spec, state, created_at, account) \
      SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11 WHERE TRUE",
     " ON CONFLICT DO NOTHING"
 );
-const START: [&str; 2] = change_sql!(
+const START: [&str; 3] = change_sql!(
     "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'"
 );
-const FINISH: [&str; 2] = change_sql!(
+const FINISH: [&str; 3] = change_sql!(
     "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
      WHERE id = $5 AND state <> 'finished'"
 );

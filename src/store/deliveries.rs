@@ -45,7 +45,7 @@ pub enum Accepted {
     Duplicate,
 }
 
-const FINISH: [&str; 2] =
+const FINISH: [&str; 3] =
     change_sql!("UPDATE deliveries SET state = $1, note = $2, finished_at = $3 WHERE id = $4");
 
 impl Store {

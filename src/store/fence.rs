@@ -10,8 +10,8 @@
 use sqlx_postgres::PgArguments;
 use tokio_util::sync::CancellationToken;
 
-use super::jobs::add;
-use super::{JobLease, Result, Store, Tx, on_pool, on_tx};
+use super::jobs::{END, EndOfJob, add};
+use super::{JobLease, JobState, Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::JobId;
 
 /// The lease that every write depends on.
@@ -21,6 +21,10 @@ pub(super) struct LeaseFence {
     holder: String,
     attempt: i64,
     lost: CancellationToken,
+    /// Records that the end of the job was written.
+    end: EndOfJob,
+    /// True if the next change of one statement ends the job.
+    is_last: bool,
 }
 
 /// Error for work whose job another replica has taken over; nothing was written.
@@ -58,8 +62,52 @@ impl Store {
                 holder,
                 attempt,
                 lost,
+                end: lease.end.clone(),
+                is_last: false,
             }),
             ..self.clone()
+        }
+    }
+
+    /// Returns a store for the last write of a job, which ends the job in the same transaction. So the end costs no
+    /// transaction of its own, and the job does not run again if the server dies between the two. Only changes of one
+    /// statement (`one_statement`) do that. Nothing may fail after it, because the job is not retried.
+    #[must_use]
+    pub fn last_of_job(&self) -> Self {
+        let mut store = self.clone();
+        if let Some(fence) = &mut store.fence {
+            fence.is_last = true;
+        }
+        store
+    }
+
+    /// Returns true if the next change of one statement ends the job.
+    pub(super) fn ends_job(&self) -> bool {
+        self.fence.as_ref().is_some_and(|fence| fence.is_last)
+    }
+
+    /// Ends the job as a part of its last change, whose transaction has checked the lease.
+    pub(super) async fn job_end_in_tx(&self, tx: &mut Tx) -> Result<()> {
+        let Some(fence) = self.fence.as_ref().filter(|fence| fence.is_last) else {
+            return Ok(());
+        };
+        execute!(
+            tx,
+            END,
+            JobState::Done,
+            None::<&str>,
+            self.now(),
+            fence.job,
+            &fence.holder,
+            fence.attempt,
+        )
+        .map(drop)
+    }
+
+    /// Records that the last change of the job was committed, and the end of the job with it.
+    pub(super) fn note_end_of_job(&self) {
+        if let Some(fence) = self.fence.as_ref().filter(|fence| fence.is_last) {
+            fence.end.note();
         }
     }
 

@@ -28,6 +28,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Utc};
 use sqlx::Arguments;
@@ -118,6 +120,19 @@ pub struct JobLease {
     /// Name of the holder.
     #[sqlx(rename = "lease_holder")]
     pub holder: String,
+    /// Tells that the end of the job was written with its last change.
+    #[sqlx(skip)]
+    pub(super) end: EndOfJob,
+}
+
+/// Shared record that the end of a claimed job was written with its last change ([`Store::last_of_job`]).
+#[derive(Clone, Debug, Default)]
+pub(super) struct EndOfJob(Arc<AtomicBool>);
+
+impl EndOfJob {
+    pub(super) fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl JobLease {
@@ -125,6 +140,11 @@ impl JobLease {
     /// applies to it.
     pub fn tries(&self) -> i64 {
         self.attempt - self.cut_offs
+    }
+
+    /// Returns true if the end of the job was written with its last change ([`Store::last_of_job`]).
+    pub fn has_ended(&self) -> bool {
+        self.end.0.load(Ordering::Acquire)
     }
 }
 
@@ -189,7 +209,7 @@ macro_rules! claim_on_sqlite {
 
 const CLAIM_ON_POSTGRES: &str = "SELECT id, kind, payload, lane, attempt, cut_offs, lease_holder \
      FROM claim_job($1, $2, $3, $4, $5, $6, $7)";
-const END: &str = "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
+pub(super) const END: &str = "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
      WHERE id = $4 AND lease_holder = $5 AND attempt = $6 AND state = 'running'";
 
 macro_rules! requeue_sql {
@@ -454,8 +474,11 @@ impl Store {
             .await
     }
 
-    /// Marks a job as done.
+    /// Marks a job as done, unless its last change did so.
     pub async fn job_finish(&self, lease: &JobLease) -> Result<JobFinish> {
+        if lease.has_ended() {
+            return Ok(JobFinish::Recorded);
+        }
         self.job_end(lease, JobState::Done, None).await
     }
 
@@ -465,7 +488,7 @@ impl Store {
         lease: &JobLease,
         claim: &JobClaim<'_>,
     ) -> Result<(JobFinish, Option<JobLease>)> {
-        if self.is_shared() {
+        if self.is_shared() || lease.has_ended() {
             let finish = self.job_finish(lease).await?;
             // The end is durable even if the claim fails. The worker looks at the queue again.
             let next = self.job_claim(claim).await.unwrap_or_else(|error| {

@@ -4,6 +4,9 @@
 //! statement, which is a transaction of its own. So it takes one round trip instead of one each for the beginning,
 //! the lease, the change, the lanes, the jobs, the news and the end. The order is the same, because each part of the
 //! statement reads the one before. SQLite executes the same change in a transaction.
+//!
+//! The last change of a job can end the job as well ([`Store::last_of_job`]). The end of the job then takes the place of
+//! the check of its lease, because it also requires the lease.
 
 use sqlx_postgres::{PgArguments, PgPool};
 
@@ -37,25 +40,43 @@ impl<'a> Effects<'a> {
     }
 }
 
-/// Makes the SQL of a change, for SQLite and for PostgreSQL. The first part is an `INSERT`, `UPDATE` or `DELETE` that ends
-/// with its conditions, and the second part comes after them. It has at most 20 parameters, from `$1`.
+/// Makes the SQL of a change: for SQLite, for PostgreSQL, and for PostgreSQL if the change ends the job. The first part is an
+/// `INSERT`, `UPDATE` or `DELETE` that ends with its conditions, and the second part comes after them. It has at most 20
+/// parameters, from `$1`.
 macro_rules! change_sql {
     ($change:literal $(, $rest:literal)?) => {
         [
             concat!($change $(, $rest)?),
-            concat!(
-                "WITH held AS (SELECT 1 FROM (SELECT 1 FROM jobs WHERE id = $33 AND lease_holder = $34 AND attempt = $35 ",
-                "AND state = 'running' FOR SHARE) AS own UNION ALL SELECT 1 WHERE $33 IS NULL), changed AS (",
-                $change,
-                " AND EXISTS (SELECT 1 FROM held)",
-                $($rest,)?
-                " RETURNING 1), told AS (SELECT pg_notify($21, $32) FROM changed WHERE $32 IS NOT NULL), lanes AS (",
-                $crate::store::jobs::hold_lanes_sql!("changed, "),
-                "), pushed AS (",
-                $crate::store::jobs::push_sql!(),
-                ") SELECT (SELECT COUNT(*) FROM held), (SELECT COUNT(*) FROM changed), (SELECT COUNT(*) FROM told)"
+            $crate::store::one_statement::on_postgres!(
+                "SELECT 1 FROM (SELECT 1 FROM jobs WHERE id = $33 AND lease_holder = $34 AND attempt = $35 \
+                 AND state = 'running' FOR SHARE) AS own UNION ALL SELECT 1 WHERE $33 IS NULL",
+                $change $(, $rest)?
+            ),
+            $crate::store::one_statement::on_postgres!(
+                "UPDATE jobs SET state = 'done', finished_at = $31, lease_until = NULL WHERE id = $33 \
+                 AND lease_holder = $34 AND attempt = $35 AND state = 'running' RETURNING 1",
+                $change $(, $rest)?
             ),
         ]
+    };
+}
+
+/// Makes the SQL of a change for PostgreSQL. The query `$held` finds a row if the lease is held.
+macro_rules! on_postgres {
+    ($held:literal, $change:literal $(, $rest:literal)?) => {
+        concat!(
+            "WITH held AS (",
+            $held,
+            "), changed AS (",
+            $change,
+            " AND EXISTS (SELECT 1 FROM held)",
+            $($rest,)?
+            " RETURNING 1), told AS (SELECT pg_notify($21, $32) FROM changed WHERE $32 IS NOT NULL), lanes AS (",
+            $crate::store::jobs::hold_lanes_sql!("changed, "),
+            "), pushed AS (",
+            $crate::store::jobs::push_sql!(),
+            ") SELECT (SELECT COUNT(*) FROM held), (SELECT COUNT(*) FROM changed), (SELECT COUNT(*) FROM told)"
+        )
     };
 }
 
@@ -69,7 +90,8 @@ macro_rules! execute_change {
             $crate::store::DbPool::Postgres(pool) => {
                 let mut arguments = sqlx_postgres::PgArguments::default();
                 $($crate::store::jobs::add(&mut arguments, $bind)?;)*
-                $store.change_on_postgres(pool, $sql[1], arguments, &jobs, effects.news).await
+                let sql = if $store.ends_job() { $sql[2] } else { $sql[1] };
+                $store.change_on_postgres(pool, sql, arguments, &jobs, effects.news).await
             }
             $crate::store::DbPool::Sqlite { .. } => {
                 let mut tx = $store.begin_shared().await?;
@@ -77,13 +99,16 @@ macro_rules! execute_change {
                 if rows > 0 {
                     $store.jobs_push_in_tx(&mut tx, &jobs).await?;
                 }
-                tx.commit().await.map(|()| rows > 0)
+                $store.job_end_in_tx(&mut tx).await?;
+                tx.commit().await?;
+                $store.note_end_of_job();
+                Ok(rows > 0)
             }
         }
     }};
 }
 
-pub(super) use {change_sql, execute_change};
+pub(super) use {change_sql, execute_change, on_postgres};
 
 impl Store {
     /// Executes the statement of a change on PostgreSQL. `arguments` has the parameters of the change itself.
@@ -106,6 +131,7 @@ impl Store {
         let (held, changed, _told): (i64, i64, i64) =
             sqlx::query_as_with(sql, arguments).fetch_one(pool).await?;
         self.fence_judge(held > 0)?;
+        self.note_end_of_job();
         Ok(changed > 0)
     }
 }

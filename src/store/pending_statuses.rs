@@ -22,11 +22,11 @@ pub struct PendingStatus {
     pub command: CommandId,
 }
 
-const KEEP: [&str; 2] = change_sql!(
+const KEEP: [&str; 3] = change_sql!(
     "INSERT INTO pending_statuses (repo, head, context, command, set_at) SELECT $1, $2, $3, $4, $5 WHERE TRUE",
     " ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, set_at = excluded.set_at"
 );
-const SETTLE: [&str; 2] =
+const SETTLE: [&str; 3] =
     change_sql!("DELETE FROM pending_statuses WHERE repo = $1 AND head = $2 AND context = $3");
 /// Selects statuses that were left behind. The lane is that of the job that sets statuses.
 const LEFT: &str = "SELECT repo, head, context, command FROM pending_statuses \

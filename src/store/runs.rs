@@ -97,23 +97,23 @@ const OF_COMMANDS: [&str; 2] = [
     of_commands!("= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))"),
 ];
 
-const INSERT: [&str; 2] = change_sql!(
+const INSERT: [&str; 3] = change_sql!(
     "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at, has_status) \
      SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11 WHERE TRUE"
 );
-const START: [&str; 2] = change_sql!(
+const START: [&str; 3] = change_sql!(
     "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'"
 );
-const FINISH: [&str; 2] = change_sql!(
+const FINISH: [&str; 3] = change_sql!(
     "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
      WHERE id = $4 AND state <> 'finished'"
 );
-const KEEP_PRIVATE: [&str; 2] = change_sql!("UPDATE runs SET private = TRUE WHERE id = $1");
-const CUT_OFF_HOOKS: [&str; 2] = change_sql!(
+const KEEP_PRIVATE: [&str; 3] = change_sql!("UPDATE runs SET private = TRUE WHERE id = $1");
+const CUT_OFF_HOOKS: [&str; 3] = change_sql!(
     "UPDATE runs SET state = 'finished', outcome = $1, finished_at = $2 \
      WHERE command = $3 AND hook IS NOT NULL AND state <> 'finished'"
 );
-const APPEND: [&str; 2] =
+const APPEND: [&str; 3] =
     change_sql!("INSERT INTO run_output (run, seq, text) SELECT $1, $2, $3 WHERE TRUE");
 
 impl Store {

@@ -8,8 +8,8 @@ use lockkeeper::model::{
     RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, DatabaseUrl, FinishedCommand, JobClaim, JobLease, LeaseLost, LockAttempt, NewRun,
-    OutputPiece, RecordPlan, RunState, Store,
+    ApplyGate, DatabaseUrl, FinishedCommand, JobClaim, JobFinish, JobLease, LeaseLost, LockAttempt,
+    NewRun, OutputPiece, RecordPlan, RunState, Store,
 };
 use sqlx::Connection;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ store_test!(
     an_apply_that_lost_its_lease_on_the_way_ends_nothing,
     an_apply_does_not_begin_on_a_lease_that_has_ended_by_time,
     the_first_refusal_tells_the_work_to_stop,
+    the_last_change_of_a_job_ends_it,
+    the_last_change_of_a_job_that_was_lost_is_not_made,
     a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting,
 );
 
@@ -260,6 +262,38 @@ async fn the_first_refusal_tells_the_work_to_stop(db: &TestDb) {
     assert!(!lost.is_cancelled());
     is_lost(store.run_output_append(run, &piece()).await);
     assert!(lost.is_cancelled());
+}
+
+/// Returns the number of jobs of [`under`] that have not ended.
+async fn open_work(db: &TestDb) -> usize {
+    let open = db.store().job_list_open().await.unwrap();
+    open.iter().filter(|job| job.lane == "the work").count()
+}
+
+async fn the_last_change_of_a_job_ends_it(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let run = run(db.store(), RunKind::Plan, &one, &project("a")).await;
+    let (store, lease, _lost) = under(db).await;
+    assert_eq!((open_work(db).await, lease.has_ended()), (1, false));
+    let last = store.last_of_job();
+    last.run_output_append(run, &piece()).await.unwrap();
+    assert_eq!((open_work(db).await, lease.has_ended()), (0, true));
+    assert_eq!(db.store().run_output(run).await.unwrap(), "late\n");
+    assert_eq!(
+        db.store().job_finish(&lease).await.unwrap(),
+        JobFinish::Recorded
+    );
+    is_lost(store.run_start(run).await);
+}
+
+async fn the_last_change_of_a_job_that_was_lost_is_not_made(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let run = run(db.store(), RunKind::Plan, &one, &project("a")).await;
+    let (store, lease, _lost) = under(db).await;
+    take_over(db).await;
+    is_lost(store.last_of_job().run_output_append(run, &piece()).await);
+    assert_eq!((open_work(db).await, lease.has_ended()), (1, false));
+    assert_eq!(db.store().run_output(run).await.unwrap(), "");
 }
 
 /// The transaction of the paused replica locks the row of the job. The others go on, and take that job as soon as the

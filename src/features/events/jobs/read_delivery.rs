@@ -77,6 +77,7 @@ impl Job<Ctx> for ReadDelivery {
             .await
             .map_err(|error| patient(error, attempt))?;
         ctx.store
+            .last_of_job()
             .delivery_finish(self.delivery, end.state, end.note.as_deref())
             .await?;
         ctx.metrics.count(Metric::Deliveries, &[end.state.as_str()]);

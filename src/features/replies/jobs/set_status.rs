@@ -13,7 +13,7 @@ use crate::features::replies::RepeatStatus;
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient, write_permit};
 use crate::model::{CommandId, CommitSha, CommitStatus, PullRef, RepoId, StatusTarget, Subject};
 use crate::queue::{Job, JobError, RunningJob};
-use crate::store::PendingStatus;
+use crate::store::{PendingStatus, Store};
 
 /// A status to set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,11 +52,11 @@ impl SetStatus {
     }
 
     /// Records a status that is pending and must not stay so, or removes that record.
-    async fn note(&self, ctx: &Ctx) -> Result<(), sqlx::Error> {
+    async fn note(&self, store: &Store) -> Result<(), sqlx::Error> {
         let StatusTarget { repo, commit, .. } = &self.target;
         let context = self.status.context.as_str();
         let Some(command) = self.promised else {
-            return ctx.store.status_settle(repo, commit, context).await;
+            return store.status_settle(repo, commit, context).await;
         };
         let (repo, head, context) = (repo.clone(), commit.clone(), context.to_owned());
         let status = PendingStatus {
@@ -65,7 +65,7 @@ impl SetStatus {
             context,
             command,
         };
-        ctx.store.status_promise(&status).await
+        store.status_promise(&status).await
     }
 }
 
@@ -99,16 +99,17 @@ impl Job<Ctx> for SetStatus {
             .status_set(&self.target, &self.status, &permit)
             .await;
         set.map_err(|error| patient(error.into(), attempt))?;
-        self.note(ctx).await?;
-        if attempt.lease.attempt > 1 {
-            let repeat = RepeatStatus {
-                statuses: self.lane(),
-                since: attempt.lease.id,
-                looks: 0,
-            };
-            if let Some(job) = repeat.at_its_time(ctx) {
-                ctx.store.job_push(&job).await?;
-            }
+        if attempt.lease.attempt == 1 {
+            return Ok(self.note(&ctx.store.last_of_job()).await?);
+        }
+        self.note(&ctx.store).await?;
+        let repeat = RepeatStatus {
+            statuses: self.lane(),
+            since: attempt.lease.id,
+            looks: 0,
+        };
+        if let Some(job) = repeat.at_its_time(ctx) {
+            ctx.store.job_push(&job).await?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Commands that were requested on pulls.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::of_repos::listed;
 use super::one_statement::{Effects, change_sql, execute_change};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommentId, CommitSha, DeliveryId, Lock,
-    NamedAccount, Origin, Person, PullRef, RepoId, Subject, text_enum,
+    NamedAccount, Origin, Person, PullRef, PullState, RepoId, Subject, text_enum,
 };
 
 text_enum! {
@@ -97,6 +97,17 @@ impl CommandRow {
     }
 }
 
+/// Changes that are due when a command begins to work on an open pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueChanges {
+    /// True if the pull is not known to be open at this address.
+    pub pull: bool,
+    /// True if the command was requested to stop because the pull was closed.
+    pub stop: bool,
+    /// True if locks of the pull have time limits to restart.
+    pub locks: bool,
+}
+
 /// Outcome of a command, and the comments and statuses to post about it.
 #[derive(Clone, Debug)]
 pub struct FinishedCommand {
@@ -137,6 +148,11 @@ const FINISH: [&str; 3] = change_sql!(
     "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
      WHERE id = $5 AND state <> 'finished'"
 );
+/// Counts the open pull with its address, a request to stop, and the locks that `lock_renew` would renew.
+const DUE: &str = "SELECT (SELECT COUNT(*) FROM pulls WHERE repo = $1 AND number = $2 AND state = $3 AND url = $4), \
+     (SELECT COUNT(*) FROM commands WHERE id = $5 AND stop_kind = $6), \
+     (SELECT COUNT(*) FROM locks WHERE repo = $1 AND pull = $2 \
+     AND (active_at < $7 OR (warned_at IS NOT NULL AND active_at < $8)))";
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 const RECENT_OF_REPOS: [&str; 2] = [
@@ -247,6 +263,26 @@ impl Store {
     pub async fn command_get(&self, id: CommandId) -> Result<Option<CommandRow>> {
         on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(CommandRow::from))
+    }
+
+    /// Returns the changes that are due when a command begins to work on an open pull. Usually there are none, so one query
+    /// looks for all of them.
+    pub async fn command_due(
+        &self,
+        id: CommandId,
+        pull: &PullRef,
+        url: &str,
+        renew_interval: TimeDelta,
+    ) -> Result<DueChanges> {
+        let now = self.now();
+        let (known, stop, locks) = on_pool!(self, db => sqlx::query_as::<_, (i64, i64, i64)>(DUE)
+            .bind(&pull.repo).bind(pull.subject).bind(PullState::Open).bind(free_text(url))
+            .bind(id).bind(StopKind::Closed).bind(now - renew_interval).bind(now).fetch_one(db))?;
+        Ok(DueChanges {
+            pull: known == 0,
+            stop: stop > 0,
+            locks: locks > 0,
+        })
     }
 
     /// Lists the newest commands.

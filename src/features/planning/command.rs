@@ -24,6 +24,7 @@ use crate::features::renames::identity;
 use crate::features::replies::reply::{self, Reply};
 use crate::features::replies::statuses;
 use crate::forges::ForgeError;
+use crate::locks;
 use crate::model::{
     Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId,
 };
@@ -500,10 +501,19 @@ async fn carry_out(
     attempt: &RunningJob,
 ) -> Result<WorkRound, JobError> {
     if pull.state == PullState::Open {
-        let seen = ctx.store.pull_seen(&pull.at, pull.state, &pull.url);
-        // Transactions that wait at the same time share a commit.
-        tokio::try_join!(seen, ctx.store.command_go_on(row.id, StopKind::Closed))?;
-        renew_locks(ctx, &pull.at, &row.actor, "the pull request is worked on").await?;
+        let renew_interval = locks::renew_interval(ctx.settings.lock_ttl(&pull.at.repo));
+        let due = ctx
+            .store
+            .command_due(row.id, &pull.at, &pull.url, renew_interval)
+            .await?;
+        if due.pull || due.stop {
+            let seen = ctx.store.pull_seen(&pull.at, pull.state, &pull.url);
+            // Transactions that wait at the same time share a commit.
+            tokio::try_join!(seen, ctx.store.command_go_on(row.id, StopKind::Closed))?;
+        }
+        if due.locks {
+            renew_locks(ctx, &pull.at, &row.actor, "the pull request is worked on").await?;
+        }
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin,
@@ -11,8 +12,8 @@ use lockkeeper::store::{
     StopRequest, Store,
 };
 
-use super::samples::{HOSTILE, command, job, new_command, pull};
-use crate::support::db::{TestDb, start_of_time, store_test};
+use super::samples::{HOSTILE, URL, command, job, new_command, open_pull, project, pull, taken};
+use crate::support::db::{TestDb, by, start_of_time, store_test};
 
 store_test!(
     a_command_is_kept_together_with_its_job,
@@ -27,6 +28,7 @@ store_test!(
     a_command_that_has_ended_does_not_start_again,
     plans_are_asked_to_stop_and_applies_never,
     a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply,
+    what_is_due_before_a_command_works_is_found_at_once,
     what_was_asked_is_asked_of_the_newest_plan,
     what_waits_is_dropped_and_what_runs_is_asked_to_stop,
     one_command_is_cancelled_and_no_other,
@@ -414,6 +416,29 @@ async fn a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply(db: &Te
         .await
         .unwrap();
     assert_eq!(stop_of(db.store(), ids[0]).await, None);
+}
+
+async fn what_is_due_before_a_command_works_is_found_at_once(db: &TestDb) {
+    let store = db.store();
+    let id = command(store, CommandKind::Plan, &pull(1)).await;
+    let due = async |url: &str| {
+        let hour = TimeDelta::hours(1);
+        let due = store.command_due(id, &pull(1), url, hour).await.unwrap();
+        (due.pull, due.stop, due.locks)
+    };
+    assert_eq!(due(URL).await, (true, false, false), "the pull is unknown");
+    open_pull(store, 1).await;
+    taken(store, &pull(1), &project("a")).await;
+    assert_eq!(due(URL).await, (false, false, false));
+    assert_eq!(due("https://moved").await, (true, false, false));
+    db.clock.advance(Duration::from_hours(2));
+    assert_eq!(due(URL).await, (false, false, true));
+    let renewed = store.lock_renew(&pull(1), TimeDelta::hours(1), by()).await;
+    assert_eq!(renewed.unwrap().len(), 1);
+    store.command_stop_plans(&pull(1), "closed").await.unwrap();
+    assert_eq!(due(URL).await, (false, true, false));
+    store.command_go_on(id, StopKind::Closed).await.unwrap();
+    assert_eq!(due(URL).await, (false, false, false));
 }
 
 async fn what_was_asked_is_asked_of_the_newest_plan(db: &TestDb) {

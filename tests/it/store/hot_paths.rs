@@ -475,6 +475,9 @@ async fn work(db: &TestDb) {
     store.job_list_open().await.unwrap();
 
     store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
+    let (id, hour) = (CommandId::next(&*db.ids), TimeDelta::hours(1));
+    let due = store.command_due(id, &pull, URL, hour).await.unwrap();
+    assert!(!due.pull && !due.stop, "{due:?}");
     store
         .lock_renew(&pull, TimeDelta::hours(1), by())
         .await

@@ -212,6 +212,13 @@ const CLAIM_ON_POSTGRES: &str = "SELECT id, kind, payload, lane, attempt, cut_of
 pub(super) const END: &str = "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
      WHERE id = $4 AND lease_holder = $5 AND attempt = $6 AND state = 'running'";
 
+const NEWER: &str = "SELECT COUNT(*) FROM jobs WHERE lane = $1 AND state IN ('queued', 'running') AND kind = $2 \
+     AND seq > (SELECT seq FROM jobs WHERE id = $3)";
+const END_IF_NEWER: &str = "UPDATE jobs SET state = 'done', finished_at = $1, lease_until = NULL \
+     WHERE id = $2 AND lease_holder = $3 AND attempt = $4 AND state = 'running' AND EXISTS (SELECT 1 FROM jobs newer \
+     WHERE newer.lane = jobs.lane AND newer.state IN ('queued', 'running') AND newer.kind = jobs.kind \
+     AND newer.seq > jobs.seq)";
+
 macro_rules! requeue_sql {
     ($lock:literal) => {
         concat!(
@@ -380,13 +387,34 @@ impl Store {
         Ok(open > 0)
     }
 
-    /// Returns true if a newer job of the same kind waits in the lane of a claimed job.
-    pub async fn job_has_newer(&self, lane: &str, job: JobId, kind: &str) -> Result<bool> {
-        let newer: i64 = on_pool!(self, db => sqlx::query_scalar(
-            "SELECT COUNT(*) FROM jobs WHERE lane = $1 AND state IN ('queued', 'running') AND kind = $2 \
-             AND seq > (SELECT seq FROM jobs WHERE id = $3)")
-            .bind(lane).bind(kind).bind(job).fetch_one(db))?;
-        Ok(newer > 0)
+    /// Returns true if a newer job of the same kind waits in the lane of a claimed job, which then has nothing to do. On
+    /// PostgreSQL that job is ended in the same statement, unless its lease was lost.
+    pub async fn job_is_outdated(&self, lease: &JobLease) -> Result<bool> {
+        match &self.pool {
+            DbPool::Sqlite { read, .. } => {
+                let newer: i64 = sqlx::query_scalar(NEWER)
+                    .bind(&lease.lane)
+                    .bind(&lease.kind)
+                    .bind(lease.id)
+                    .fetch_one(read)
+                    .await?;
+                Ok(newer > 0)
+            }
+            DbPool::Postgres(pool) => {
+                let ended = sqlx::query(END_IF_NEWER)
+                    .bind(self.now())
+                    .bind(lease.id)
+                    .bind(&lease.holder)
+                    .bind(lease.attempt)
+                    .execute(pool)
+                    .await?;
+                if ended.rows_affected() == 0 {
+                    return Ok(false);
+                }
+                lease.end.note();
+                Ok(true)
+            }
+        }
     }
 
     /// Puts a copy of the newest job of a lane into the queue, if that job is done. The newest job is not older than

@@ -471,6 +471,7 @@ async fn work(db: &TestDb) {
         .await
         .unwrap();
     let _finished = store.job_finish(&lease).await.unwrap();
+    assert!(!store.job_is_outdated(&lease).await.unwrap());
     store.job_requeue_orphans(db.now()).await.unwrap();
     store.job_list_open().await.unwrap();
 

@@ -27,6 +27,7 @@ store_test!(
     a_claim_may_ask_for_a_kind_or_for_all_but_one,
     a_finished_job_makes_way_for_the_next,
     the_end_of_a_job_and_the_claim_of_the_next_may_be_one_step,
+    a_job_is_outdated_if_a_newer_one_of_its_kind_waits,
     a_failed_job_makes_way_and_keeps_its_error,
     a_retried_job_goes_to_the_head_of_its_lane,
     a_lost_lease_writes_nothing,
@@ -294,6 +295,30 @@ async fn a_finished_job_makes_way_for_the_next(db: &TestDb) {
             .is_empty()
     );
     assert_eq!(claimed(db.store(), "w").await.id, second);
+}
+
+async fn a_job_is_outdated_if_a_newer_one_of_its_kind_waits(db: &TestDb) {
+    let store = db.store();
+    push(store, "lane").await;
+    let first = claimed(store, "w").await;
+    let other = NewJob {
+        kind: "other work",
+        ..job("lane")
+    };
+    store.job_push(&other).await.unwrap();
+    assert!(!store.job_is_outdated(&first).await.unwrap());
+    push(store, "lane").await;
+    assert!(store.job_is_outdated(&first).await.unwrap());
+    assert_eq!(store.job_finish(&first).await.unwrap(), JobFinish::Recorded);
+    assert_eq!(
+        open(store)
+            .await
+            .iter()
+            .map(|(_, state, _)| *state)
+            .collect::<Vec<_>>(),
+        [JobState::Queued; 2],
+        "the job has ended"
+    );
 }
 
 async fn a_failed_job_makes_way_and_keeps_its_error(db: &TestDb) {

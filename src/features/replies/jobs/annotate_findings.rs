@@ -74,10 +74,7 @@ impl Job<Ctx> for AnnotateFindings {
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let store = &ctx.store;
-        if store
-            .job_has_newer(&self.lane(), attempt.lease.id, Self::KIND)
-            .await?
-        {
+        if store.job_is_outdated(&attempt.lease).await? {
             return Ok(());
         }
         let Subject::Pull(number) = self.pull.subject else {

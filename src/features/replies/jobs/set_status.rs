@@ -83,12 +83,7 @@ impl Job<Ctx> for SetStatus {
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         // A run may end before its pending status is set. An attempt that was made may still arrive, so it is repeated.
-        if attempt.lease.attempt == 1
-            && ctx
-                .store
-                .job_has_newer(&self.lane(), attempt.lease.id, Self::KIND)
-                .await?
-        {
+        if attempt.lease.attempt == 1 && ctx.store.job_is_outdated(&attempt.lease).await? {
             return Ok(());
         }
         // An older status must not follow a newer one, not even from a replica that was paused here.

@@ -343,7 +343,7 @@ async fn answer(
     order: &PlanRequest<'_>,
 ) -> Result<Reply, JobError> {
     let standing = if order.wanted.is_everything() {
-        NewestRuns::of_search(cx.ctx, cx.row.id).await?
+        NewestRuns::of_search(cx.ctx, &cx.pull.at, &cx.pull.head, cx.row.id).await?
     } else {
         NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };

@@ -18,6 +18,8 @@ pub(crate) struct NewestRuns {
     projects: Vec<ProjectKey>,
     all: Vec<StatusSummary>,
     search: Option<StatusSearch>,
+    /// Outcomes of all finished plans and applies at the head, with their commands.
+    ended: Vec<(CommandId, RunKind, Option<ProjectOutcome>)>,
 }
 
 /// A plan of the whole pull request.
@@ -35,19 +37,31 @@ impl NewestRuns {
     /// more.
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let runs = ctx.store.run_list_of_head(pull, head).await?;
-        let search = newest_search(ctx, &runs).await?;
+        let (search, ended) = (newest_search(ctx, &runs).await?, ended(&runs));
         let newest = runs
             .into_iter()
             .filter(|run| search.is_none_or(|search| run.command >= search.command));
         Ok(Self {
             search,
+            ended,
             ..Self::sum(ctx, newest).await?
         })
     }
 
-    /// Summarises the runs of a plan of the whole pull request.
-    pub async fn of_search(ctx: &Ctx, command: CommandId) -> Result<Self, sqlx::Error> {
-        Self::sum(ctx, ctx.store.run_list(command).await?).await
+    /// Summarises the runs of a plan of the whole pull request, which works on its head.
+    pub async fn of_search(
+        ctx: &Ctx,
+        pull: &PullRef,
+        head: &CommitSha,
+        command: CommandId,
+    ) -> Result<Self, sqlx::Error> {
+        let runs = ctx.store.run_list_of_head(pull, head).await?;
+        let ended = ended(&runs);
+        let own = runs.into_iter().filter(|run| run.command == command);
+        Ok(Self {
+            ended,
+            ..Self::sum(ctx, own).await?
+        })
     }
 
     async fn sum(ctx: &Ctx, runs: impl IntoIterator<Item = RunRow>) -> Result<Self, sqlx::Error> {
@@ -122,6 +136,7 @@ impl NewestRuns {
             projects,
             all,
             search: None,
+            ended: Vec::new(),
         })
     }
 
@@ -180,9 +195,34 @@ impl NewestRuns {
     ) -> Result<Option<CommitStatus>, sqlx::Error> {
         match status::apply_after_plan(&self.all) {
             Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
-            None if has_apply_status(ctx, pull, command).await? => Ok(Some(self.apply_status(ctx))),
+            None if self.has_apply_status(ctx, pull, command).await? => {
+                Ok(Some(self.apply_status(ctx)))
+            }
             None => Ok(None),
         }
+    }
+
+    /// Returns true if an earlier command has set the combined status of applies: an apply, or a plan that left nothing
+    /// to apply, perhaps because it concerned no project.
+    async fn has_apply_status(
+        &self,
+        ctx: &Ctx,
+        pull: &Pull,
+        command: CommandId,
+    ) -> Result<bool, sqlx::Error> {
+        let commands = ctx
+            .store
+            .command_list_ended_at(&pull.at, &pull.head)
+            .await?;
+        let sets = |kind: RunKind, outcome: Option<ProjectOutcome>| {
+            let may_be_idle = [ProjectOutcome::NoChanges, ProjectOutcome::PolicyFailed];
+            kind == RunKind::Apply || may_be_idle.map(Some).contains(&outcome)
+        };
+        let has_set = |id: &CommandId| {
+            let mut own = self.ended.iter().filter(|(of, ..)| of == id);
+            own.all(|(_, kind, outcome)| sets(*kind, *outcome))
+        };
+        Ok(commands.iter().filter(|id| **id < command).any(has_set))
     }
 
     /// Returns the combined status of applies while apply locks stop them, with this line. `None` if everything is
@@ -202,18 +242,10 @@ impl NewestRuns {
     }
 }
 
-/// Returns true if an earlier command has set the combined status of applies: an apply, or a plan that left nothing
-/// to apply, perhaps because it concerned no project.
-async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<bool, sqlx::Error> {
-    let ended = ctx
-        .store
-        .command_list_ended_at(&pull.at, &pull.head)
-        .await?;
-    let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
-    let may_be_idle = [ProjectOutcome::NoChanges, ProjectOutcome::PolicyFailed].map(Some);
-    let sets = |run: &RunRow| run.kind == RunKind::Apply || may_be_idle.contains(&run.outcome);
-    let has_set = |id: &CommandId| runs.iter().filter(|run| run.command == *id).all(sets);
-    Ok(ended.iter().filter(|id| **id < command).any(has_set))
+/// Returns the outcomes of runs, with their commands.
+fn ended(runs: &[RunRow]) -> Vec<(CommandId, RunKind, Option<ProjectOutcome>)> {
+    let of_run = |run: &RunRow| (run.command, run.kind, run.outcome);
+    runs.iter().map(of_run).collect()
 }
 
 /// Returns true if the outcome leaves a plan record. `unlock`, an import or a person on a page can discard it later.

@@ -1,5 +1,7 @@
 //! Plan records (P5). At most one plan of a project in a pull is not discarded.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use chrono::{DateTime, Utc};
 use lockkeeper_policy::verdict::Verdict;
 use lockkeeper_registry::versions::VersionKey;
@@ -12,9 +14,9 @@ use super::pulls::pull_share_in_tx;
 use super::runs::run_hold_in_tx;
 use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
-    BranchName, Cause, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord,
-    PlanState, ProjectKey, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest, Subject,
-    WorkspaceName,
+    BranchName, Cause, CommitSha, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId,
+    PlanRecord, PlanState, ProjectKey, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest,
+    Subject, WorkspaceName,
 };
 
 /// Outcome of storing a plan.
@@ -41,6 +43,12 @@ pub struct PlanParts<'a> {
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
      tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans \
      WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
+
+/// Selects the projects with a plan or a lock of a pull, and the locks that it is queued for, with their places.
+const PLACES_OF_PULL: &str = "SELECT CAST(NULL AS BIGINT), dir, workspace, name FROM plans \
+     WHERE repo = $1 AND pull = $2 AND state <> 'discarded' \
+     UNION ALL SELECT NULL, dir, workspace, name FROM locks WHERE repo = $1 AND pull = $2 \
+     UNION ALL SELECT seq, dir, workspace, scope FROM lock_waiters WHERE repo = $1 AND pull = $2";
 
 impl Store {
     /// Stores a plan, and its file if plan files are in the database. The lock of the plan must still be held. A plan
@@ -131,24 +139,29 @@ impl Store {
         keep: &[ProjectKey],
         cause: &Cause,
     ) -> Result<Vec<ProjectKey>> {
-        let planned = self
-            .plan_list(pull)
-            .await?
-            .into_iter()
-            .map(|plan| plan.project);
-        let locked = self
-            .lock_list_of_pull(pull)
-            .await?
-            .into_iter()
-            .map(|lock| lock.project);
-        let mut gone: Vec<ProjectKey> = planned
-            .chain(locked)
-            .filter(|project| !keep.contains(project))
-            .collect();
-        gone.sort();
-        gone.dedup();
-        let mut waited = self.waiter_list_of_pull(pull).await?;
-        waited.retain(|waiter| !keep.iter().any(|project| waiter.key.covers(project)));
+        let places = on_pool!(self, db => sqlx::query_as::<_, (Option<i64>, RepoPath, WorkspaceName, String)>(PLACES_OF_PULL)
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
+        let (mut gone, mut waited) = (BTreeSet::new(), BTreeMap::new());
+        for (seq, dir, workspace, name) in places {
+            let project = ProjectKey {
+                dir,
+                workspace,
+                name: name_from_column(&name),
+            };
+            if let Some(seq) = seq {
+                let key = LockKey {
+                    repo: pull.repo.clone(),
+                    dir: project.dir,
+                    workspace: project.workspace,
+                    project: project.name,
+                };
+                waited.insert(seq, key);
+            } else if !keep.contains(&project) {
+                gone.insert(project);
+            }
+        }
+        let gone: Vec<ProjectKey> = gone.into_iter().collect();
+        waited.retain(|_, key| !keep.iter().any(|project| key.covers(project)));
         if gone.is_empty() && waited.is_empty() {
             return Ok(gone);
         }
@@ -162,8 +175,8 @@ impl Store {
                 drop_in(&mut change, pull, project).await?;
             }
         }
-        for waiter in waited {
-            change.leave(&waiter.key, pull).await?;
+        for key in waited.values() {
+            change.leave(key, pull).await?;
         }
         change.commit().await.map(|()| gone)
     }

@@ -265,8 +265,8 @@ impl Store {
             .map(|row| row.map(CommandRow::from))
     }
 
-    /// Returns the changes that are due when a command begins to work on an open pull. Usually there are none, so one query
-    /// looks for all of them.
+    /// Returns the changes that are due when a command begins to work on an open pull. Usually there are none, so one
+    /// query looks for all of them.
     pub async fn command_due(
         &self,
         id: CommandId,

@@ -190,9 +190,9 @@ pub fn answers_share(repo: &RepoId) -> String {
     format!("at once: {repo}")
 }
 
-/// Claims the next job on SQLite. `state IN ('queued', 'running')` stands beside narrower conditions, because SQLite uses a
-/// partial index only if the query repeats its condition word for word. Without it, every claim would also read all
-/// finished jobs.
+/// Claims the next job on SQLite. `state IN ('queued', 'running')` stands beside narrower conditions, because SQLite
+/// uses a partial index only if the query repeats its condition word for word. Without it, every claim would also read
+/// all finished jobs.
 macro_rules! claim_on_sqlite {
     () => {
         "UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_holder = $1, lease_until = $2 \
@@ -236,12 +236,13 @@ macro_rules! requeue_sql {
 const PUSH_ON_SQLITE: &str = "INSERT INTO jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at) \
      VALUES ($1, $2, $3, $4, $5, $6, 'queued', $7, 0, $8)";
 
-/// Number of parameters before those of [`Store::outbox_arguments`]. A statement that is executed together with its jobs
-/// has its own parameters there, and those of the jobs always have the same numbers.
+/// Number of parameters before those of [`Store::outbox_arguments`]. A statement that is executed together with its
+/// jobs has its own parameters there, and those of the jobs always have the same numbers.
 const BEFORE_OUTBOX: usize = 20;
 
-/// Locks the lanes of jobs in the given order, so that nobody else adds to them until the transaction ends. Notifies other
-/// replicas at the commit. `$from` is empty, or a query and a comma: the lanes are locked after its rows were found.
+/// Locks the lanes of jobs in the given order, so that nobody else adds to them until the transaction ends. Notifies
+/// other replicas at the commit. `$from` is empty, or a query and a comma: the lanes are locked after its rows were
+/// found.
 macro_rules! hold_lanes_sql {
     ($from:literal) => {
         concat!(
@@ -387,8 +388,8 @@ impl Store {
         Ok(open > 0)
     }
 
-    /// Returns true if a newer job of the same kind waits in the lane of a claimed job, which then has nothing to do. On
-    /// PostgreSQL that job is ended in the same statement, unless its lease was lost.
+    /// Returns true if a newer job of the same kind waits in the lane of a claimed job, which then has nothing to do.
+    /// On PostgreSQL that job is ended in the same statement, unless its lease was lost.
     pub async fn job_is_outdated(&self, lease: &JobLease) -> Result<bool> {
         match &self.pool {
             DbPool::Sqlite { read, .. } => {

@@ -217,8 +217,8 @@ impl Store {
         Ok(taken)
     }
 
-    /// Returns the lock if the pull is open and holds it already, as after every plan but the first. Then there is nothing to
-    /// write, and one query answers as well as a transaction.
+    /// Returns the lock if the pull is open and holds it already, as after every plan but the first. Then there is
+    /// nothing to write, and one query answers as well as a transaction.
     async fn lock_ours(&self, attempt: &LockAttempt<'_>) -> Result<Option<Lock>> {
         let found = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_OPEN_PULL)
             .bind(&attempt.key.repo).bind(&attempt.key.dir).bind(&attempt.key.workspace).bind(scope_column(attempt.key))

@@ -1,12 +1,12 @@
 //! Transactions of one statement.
 //!
-//! Most writes of a job are one change, with the jobs and the news that follow from it. PostgreSQL gets all of that in one
-//! statement, which is a transaction of its own. So it takes one round trip instead of one each for the beginning,
+//! Most writes of a job are one change, with the jobs and the news that follow from it. PostgreSQL gets all of that in
+//! one statement, which is a transaction of its own. So it takes one round trip instead of one each for the beginning,
 //! the lease, the change, the lanes, the jobs, the news and the end. The order is the same, because each part of the
 //! statement reads the one before. SQLite executes the same change in a transaction.
 //!
-//! The last change of a job can end the job as well ([`Store::last_of_job`]). The end of the job then takes the place of
-//! the check of its lease, because it also requires the lease.
+//! The last change of a job can end the job as well ([`Store::last_of_job`]). The end of the job then takes the place
+//! of the check of its lease, because it also requires the lease.
 
 use sqlx_postgres::{PgArguments, PgPool};
 
@@ -40,9 +40,9 @@ impl<'a> Effects<'a> {
     }
 }
 
-/// Makes the SQL of a change: for SQLite, for PostgreSQL, and for PostgreSQL if the change ends the job. The first part is an
-/// `INSERT`, `UPDATE` or `DELETE` that ends with its conditions, and the second part comes after them. It has at most 20
-/// parameters, from `$1`.
+/// Makes the SQL of a change: for SQLite, for PostgreSQL, and for PostgreSQL if the change ends the job. The first part
+/// is an `INSERT`, `UPDATE` or `DELETE` that ends with its conditions, and the second part comes after them. It has at
+/// most 20 parameters, from `$1`.
 macro_rules! change_sql {
     ($change:literal $(, $rest:literal)?) => {
         [
@@ -80,8 +80,8 @@ macro_rules! on_postgres {
     };
 }
 
-/// Executes a change as a transaction of its own, and returns true if it changed a row. Fails if the store works under a
-/// lease and that lease was lost.
+/// Executes a change as a transaction of its own, and returns true if it changed a row. Fails if the store works under
+/// a lease and that lease was lost.
 macro_rules! execute_change {
     ($store:expr, $sql:expr, $effects:expr $(, $bind:expr)* $(,)?) => {{
         let effects = $effects;

@@ -27,7 +27,7 @@ pub(super) enum DeadlineClock {
 pub(crate) struct ClockOffset(TimeDelta);
 
 impl ClockOffset {
-    /// No difference.
+    /// Offset of the clock that the store was opened with.
     pub(super) const NONE: Self = Self(TimeDelta::zero());
 
     /// Translates a time of our clock into one of the judge, in the precision of both databases.

@@ -319,9 +319,8 @@ async fn go_mod(
     if let Some(content) = kept.go_mod.get() {
         return Ok(small(content.clone()));
     }
-    let unknown = || ServeRefusal::unknown_version(key);
     let Checksums::Go { go_mod, .. } = served(key, Some(&kept.version))?.checksums else {
-        return Err(unknown());
+        return Err(ServeRefusal::unknown_version(key));
     };
     let tag = EntityTag::of_checksum(&go_mod);
     if tag.is_known(headers) {
@@ -333,7 +332,9 @@ async fn go_mod(
         packages::arrive(door, key).await?;
         size = door.registry.go_mod_size(key).await?;
     }
-    let size = size.ok_or_else(unknown)?;
+    let Some(size) = size else {
+        return Err(packages::without_go_mod(door, key).await);
+    };
     if parts.method == Method::HEAD {
         return Ok(answer::immutable(TEXT, &tag, size, Body::empty()));
     }
@@ -341,9 +342,10 @@ async fn go_mod(
         let places = door.places(reader);
         return packages::send_go_mod(door, places, (key, size), &tag, TEXT).await;
     }
-    let content = door.registry.go_mod(key).await?;
-    let content = Bytes::from(content.ok_or_else(unknown)?);
-    let content = TaggedContent::new(content, tag);
+    let Some(content) = door.registry.go_mod(key).await? else {
+        return Err(packages::without_go_mod(door, key).await);
+    };
+    let content = TaggedContent::new(Bytes::from(content), tag);
     if content.len() <= KeptVersion::MAX_GO_MOD {
         return Ok(small(kept.go_mod.get_or_init(|| content).clone()));
     }

@@ -126,8 +126,7 @@ pub(super) async fn send_go_mod(
     let memory = memory.ok_or(ServeRefusal::Busy)?;
     let looked_at = Instant::now();
     let Some(content) = door.registry.go_mod(key).await? else {
-        still_served(door, key).await?;
-        return Err(ServeRefusal::unknown_version(key));
+        return Err(without_go_mod(door, key).await);
     };
     let content = memory::in_place(content, memory);
     let length = content.len() as u64;
@@ -333,6 +332,14 @@ async fn unreadable(door: &RegistryDoor, key: &VersionKey, error: BlobError) -> 
     match still_served(door, key).await {
         Err(refusal) => refusal,
         Ok(()) => ServeRefusal::Failed(error.into()),
+    }
+}
+
+/// Explains why a version has no `go.mod` file any more. An answer that nothing is here would send `go` elsewhere.
+pub(super) async fn without_go_mod(door: &RegistryDoor, key: &VersionKey) -> ServeRefusal {
+    match still_served(door, key).await {
+        Err(refusal) => refusal,
+        Ok(()) => ServeRefusal::unknown_version(key),
     }
 }
 

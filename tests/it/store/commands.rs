@@ -125,7 +125,7 @@ async fn the_same_comment_is_one_command(db: &TestDb) {
     ));
     let outcome = db
         .store()
-        .command_create(&again, |_| panic!("no job for a known comment"))
+        .command_create(&again, |_| vec![job("no job for a known comment")])
         .await
         .unwrap();
     assert_eq!(outcome, CreateCommand::Known);

@@ -24,6 +24,7 @@ use crate::features::renames::identity;
 use crate::features::replies::reply::{self, Reply};
 use crate::features::replies::statuses;
 use crate::forges::ForgeError;
+use crate::kit::boxed::boxed;
 use crate::locks;
 use crate::model::{
     Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId,
@@ -383,7 +384,7 @@ async fn work(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Wo
         return Ok(WorkRound::Over(reply));
     }
     let known = ctx.store.head_get(&row.pull).await?;
-    let pull = match facts(ctx, row, attempt).await {
+    let pull = match boxed(|| facts(ctx, row, attempt)).await {
         Ok(pull) => pull,
         Err(stop) => {
             return refuse(ctx, row, &spec, stop.into_reply()?)
@@ -395,15 +396,15 @@ async fn work(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Wo
         // Nothing of a closed pull request stays locked, even if no event about its end arrived (P7).
         close_pull(ctx, &pull, &row.actor).await?;
     }
-    let refusal = match guards::check(ctx, row, &pull).await? {
+    let refusal = match boxed(|| guards::check(ctx, row, &pull)).await? {
         Some(refusal) => Some(refusal),
-        None => permission::check(ctx, row, &pull, &spec).await?,
+        None => boxed(|| permission::check(ctx, row, &pull, &spec)).await?,
     };
     let round = if let Some(refusal) = refusal {
         WorkRound::Over(refuse(ctx, row, &spec, refusal).await?)
     } else {
         note_head(ctx, &pull, known.as_ref(), &spec).await?;
-        carry_out(ctx, row, &pull, &spec, attempt).await?
+        boxed(|| carry_out(ctx, row, &pull, &spec, attempt)).await?
     };
     Ok(match round {
         WorkRound::Over(reply) => WorkRound::Over(Reply {
@@ -548,31 +549,31 @@ async fn act_and_follow_up(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Rep
 
 async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
     match spec {
-        // Boxed: each is a large future, and only one of them is needed.
-        CommandSpec::Autoplan => Ok(Box::pin(plan::autoplan(cx)).await?),
-        CommandSpec::Turn(turn) => Ok(Box::pin(plan::in_turn(cx, turn)).await?),
+        // Each is a large future, and only one of them is needed.
+        CommandSpec::Autoplan => Ok(boxed(|| plan::autoplan(cx)).await?),
+        CommandSpec::Turn(turn) => Ok(boxed(|| plan::in_turn(cx, turn)).await?),
         CommandSpec::Command(Command::Plan(command)) if cx.pull.at.subject.is_application() => {
-            Ok(Box::pin(plan::of_application(cx, command)).await?)
+            Ok(boxed(|| plan::of_application(cx, command)).await?)
         }
         CommandSpec::Command(Command::Plan(command)) => {
-            Ok(Box::pin(plan::by_comment(cx, command)).await?)
+            Ok(boxed(|| plan::by_comment(cx, command)).await?)
         }
-        CommandSpec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
+        CommandSpec::Command(Command::Apply(command)) => boxed(|| apply::run(cx, command)).await,
         CommandSpec::Command(Command::Unlock) => Ok(unlock::run(cx).await?),
         CommandSpec::Command(Command::Explain(command)) => {
-            Box::pin(explain::run(cx, command)).await
+            boxed(|| explain::run(cx, command)).await
         }
         CommandSpec::Command(Command::Version(command)) => {
-            Box::pin(version::run(cx, command)).await
+            boxed(|| version::run(cx, command)).await
         }
         CommandSpec::Command(Command::Import(command)) => {
-            Box::pin(state_commands::import(cx, command)).await
+            boxed(|| state_commands::import(cx, command)).await
         }
         CommandSpec::Command(Command::StateRm(command)) => {
-            Box::pin(state_commands::state_rm(cx, command)).await
+            boxed(|| state_commands::state_rm(cx, command)).await
         }
         CommandSpec::Command(Command::ApprovePolicies(command)) => {
-            Box::pin(approve_policies::run(cx, command)).await
+            boxed(|| approve_policies::run(cx, command)).await
         }
         CommandSpec::Command(other) => Ok(help::not_available(other)),
         CommandSpec::Mistake(_) | CommandSpec::NotServed | CommandSpec::Unclaimed => {

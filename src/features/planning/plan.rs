@@ -30,6 +30,7 @@ use crate::features::replies::AnnotateFindings;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
 use crate::git::Checkout;
+use crate::kit::boxed::boxed;
 use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
     Cause, CommandKind, CommandOutcome, CommitState, Distribution, Lock, LockKey, Origin,
@@ -126,8 +127,7 @@ async fn run(
         super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     }
     let given = HookFacts::of(&command.target, &command.extra_args);
-    // Boxed, because the future is large.
-    let work = match Box::pin(projects::select(cx, wanted, given)).await {
+    let work = match boxed(|| projects::select(cx, wanted, given)).await {
         Ok(work) => work,
         Err(stop) => return refused(cx, stop.into_reply()?, wanted).await,
     };
@@ -153,7 +153,7 @@ async fn run(
     }
     let lacking = work.lacking(cx).await?;
     let denied = denied(cx, &work).await?;
-    let locks = take_locks(cx, &work, command, wanted, &denied).await?;
+    let locks = boxed(|| take_locks(cx, &work, command, wanted, &denied)).await?;
     let order = PlanRequest {
         command,
         wanted,
@@ -168,7 +168,7 @@ async fn run(
         let groups = stage
             .members
             .iter()
-            .map(|group| plan_group(cx, &work, group, &order, halted.as_ref()));
+            .map(|group| boxed(|| plan_group(cx, &work, group, &order, halted.as_ref())));
         let reports = join_all(groups).await;
         cx.abandoned()?;
         course.add(
@@ -185,7 +185,7 @@ async fn run(
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);
     }
-    let reply = answer(cx, &work, reports, &order).await?;
+    let reply = boxed(|| answer(cx, &work, reports, &order)).await?;
     let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
     Ok(Reply {
         notes: lacking.into_iter().chain(reply.notes).collect(),

@@ -13,6 +13,7 @@
 use super::stop::Stop;
 use super::{CommandCx, log, projects};
 use crate::errors::describe_error;
+use crate::kit::boxed::boxed;
 use crate::model::{Distribution, ProjectKey, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{ProjectReport, UserText};
@@ -106,8 +107,7 @@ impl ProjectRun<'_> {
     /// Carries out the run, and stores how far it came.
     pub async fn drive<T: Task>(&self, task: &T) -> Result<ProjectReport, JobError> {
         let cx = self.cx;
-        // Boxed, because the future is large, and every command awaits it.
-        let (report, has_ended) = match Box::pin(self.attempt(task)).await {
+        let (report, has_ended) = match boxed(|| self.attempt(task)).await {
             Ok(report) => (report, T::ENDS_RUN),
             Err(Stop::Reply(report)) => (*report, false),
             Err(Stop::Job(error)) => return Err(error),

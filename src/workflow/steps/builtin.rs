@@ -12,6 +12,7 @@ use super::expand::expand;
 use super::reports::ToolReport;
 use super::{FoundTool, KeptOutput, Steps, argv};
 use crate::config::workflow::Builtin;
+use crate::kit::boxed::boxed;
 use crate::model::WorkspaceName;
 use crate::process::Cmd;
 use crate::workflow::kept_plan::KeptPlan;
@@ -49,8 +50,8 @@ impl<'a> Steps<'a> {
         let extra = self.expanded(extra);
         let text = match step {
             Builtin::Plan => return self.plan(extra, name).await,
-            // Boxed: its future holds two programs, and all futures around it would become larger.
-            Builtin::Init => Box::pin(self.init(extra, name)).await,
+            // Its future holds two programs.
+            Builtin::Init => boxed(|| self.init(extra, name)).await,
             Builtin::Show => self.show(extra, name).await,
             Builtin::Apply => self.apply(extra, name).await,
             Builtin::Import => {

@@ -29,6 +29,7 @@ use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
 use crate::config::workflow::WorkflowOrigin;
 use crate::git::ModuleAccess;
+use crate::kit::boxed::boxed;
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
 use crate::workflow::lock_file::{self, LockFile};
@@ -98,7 +99,7 @@ impl Steps<'_> {
         };
         let shares = packages.is_some() || access.is_some();
         let ended = if shares && self.backend_may_name_program(&args).await.map_err(disk)? {
-            Box::pin(self.init_in_two(args, (packages, access), name)).await
+            boxed(|| self.init_in_two(args, (packages, access), name)).await
         } else {
             let shown = self.shown(&args);
             let mut cmd = self.command(args);
@@ -106,7 +107,7 @@ impl Steps<'_> {
                 cmd = self.with_git_config(cmd, access.as_ref().map(|(modules, _)| *modules));
             }
             let trusted = access.as_ref().map(|(_, trusted)| trusted);
-            Box::pin(self.one_init(cmd, (packages, trusted), name, &shown)).await
+            boxed(|| self.one_init(cmd, (packages, trusted), name, &shown)).await
         };
         match ended {
             Ok(_) => Ok(String::new()),
@@ -146,7 +147,7 @@ impl Steps<'_> {
         let modules = access.as_ref().map(|(modules, _)| *modules);
         let cmd = self.with_git_config(self.command(first), modules);
         let trusted = access.as_ref().map(|(_, trusted)| trusted);
-        Box::pin(self.one_init(cmd, (packages, trusted), name.clone(), &shown)).await?;
+        boxed(|| self.one_init(cmd, (packages, trusted), name.clone(), &shown)).await?;
         // The second part may run programs, so it is one of those that this one keeps out.
         drop(access);
         if let Some(before) = before.clone() {

@@ -297,7 +297,7 @@ mod tests {
             fs::set_permissions(&hidden, Permissions::from_mode(mode)).unwrap();
             assert_eq!(counted(u64::MAX - 1, dir.path()), open, "{mode:o}");
         }
-        fs::set_permissions(dir.path(), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o000)).unwrap();
         assert!(space_of(&[dir.path().to_owned()], u64::MAX - 1) >= open);
         for path in [dir.path(), &hidden] {
             fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();

@@ -24,6 +24,7 @@ use crate::features::replies::reply::{self, CommandEnd, Reply};
 use crate::features::replies::statuses::{self, NewestRuns};
 use crate::features::replies::{PostComment, SetStatus};
 use crate::forges::{ForgeError, MergeAnswer, WritePermit};
+use crate::kit::boxed::boxed;
 use crate::model::{
     CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull,
     PullState, RunId, RunKind,
@@ -364,7 +365,7 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     if plans.is_empty() || !left.is_empty() {
         return Ok(Some(not_all_applied(left, word)));
     }
-    unmet(cx, &all, policies).await
+    boxed(|| unmet(cx, &all, policies)).await
 }
 
 /// Returns why the pull request must not be merged, according to its state on the forge.

@@ -133,8 +133,8 @@ impl Exec<'_> {
     /// Begins an `init` with credentials: waits until no other program is in the checkout, and keeps all others out until the
     /// returned value is dropped.
     pub(super) async fn trusted_init(&self) -> Result<TrustedInit, StepFailure> {
-        let begin = || TrustedInit::try_begin(self.hold);
-        let begun = self.begin(begin, INIT_WAITS).await?;
+        let attempt = || TrustedInit::try_begin(self.hold);
+        let begun = self.begin(attempt, INIT_WAITS).await?;
         if begun.is_first() {
             // A step can end before its processes: they have a grace period, or do not answer.
             let none_is_left = FileHold::exclusive(self.hold, self.deadline.left());
@@ -269,8 +269,8 @@ impl Exec<'_> {
         report: Option<ToolReport>,
         kind: ProgramKind,
     ) -> EndedProgram {
-        let begin = || RunningProgram::try_begin(self.hold, kind);
-        match self.begin(begin, PROGRAM_WAITS).await {
+        let attempt = || RunningProgram::try_begin(self.hold, kind);
+        match self.begin(attempt, PROGRAM_WAITS).await {
             Ok(_running) => self.end_begun(run, shown, report).await,
             Err(why) => EndedProgram::not_run(why),
         }

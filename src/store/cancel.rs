@@ -169,7 +169,7 @@ async fn unfinished_in_tx(tx: &mut Tx, what: CancelWhat<'_>) -> Result<Vec<Comma
     };
     let sql = match tx {
         Tx::Sqlite(_) => unfinished_sql!(""),
-        Tx::Postgres(_) => unfinished_sql!(" FOR UPDATE OF c"),
+        Tx::Postgres(_) => unfinished_sql!(" FOR NO KEY UPDATE OF c"),
     };
     let rows = on_tx!(tx, db => sqlx::query_as::<_, super::commands::CommandColumns>(sql)
         .bind(pull.map(|pull| &pull.repo)).bind(pull.map(|pull| pull.subject)).bind(one).fetch_all(db))?;

@@ -218,14 +218,17 @@ impl Store {
     }
 
     /// Returns the lock if the pull is open and holds it already, as after every plan but the first. Then there is
-    /// nothing to write, and one query answers as well as a transaction.
+    /// nothing to write, and one query answers as well as a transaction. A lock of another scope, from before the scope of
+    /// locks was changed, does not count.
     async fn lock_ours(&self, attempt: &LockAttempt<'_>) -> Result<Option<Lock>> {
         let found = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_OPEN_PULL)
             .bind(&attempt.key.repo).bind(&attempt.key.dir).bind(&attempt.key.workspace).bind(scope_column(attempt.key))
             .bind(attempt.pull.subject).fetch_all(db))?;
         Ok(
             match attempt.outcome(found.into_iter().map(Lock::from).collect()) {
-                Some(TakeLock::AlreadyOurs(lock)) => Some(lock),
+                Some(TakeLock::AlreadyOurs(lock)) => {
+                    Some(lock).filter(|lock| lock.key == *attempt.key)
+                }
                 Some(TakeLock::Taken(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) | None => {
                     None
                 }

@@ -3,7 +3,9 @@
 //! Most writes of a job are one change, with the jobs and the news that follow from it. PostgreSQL gets all of that in
 //! one statement, which is a transaction of its own. So it takes one round trip instead of one each for the beginning,
 //! the lease, the change, the lanes, the jobs, the news and the end. The order is the same, because each part of the
-//! statement reads the one before. SQLite executes the same change in a transaction.
+//! statement reads the one before. Only the foreign keys of the change are checked at its end, after the lanes were
+//! locked: who locks a row that others refer to, and then a lane, has to lock it `FOR NO KEY UPDATE`. SQLite executes
+//! the same change in a transaction.
 //!
 //! The last change of a job can end the job as well ([`Store::last_of_job`]). The end of the job then takes the place
 //! of the check of its lease, because it also requires the lease.

@@ -19,6 +19,7 @@ use crate::support::db::{Backend, TestDb, by, large_races, start_of_time, store_
 store_test!(
     a_free_lock_is_taken_and_can_be_read_back_in_every_way,
     the_same_pull_has_its_lock_already,
+    a_lock_of_another_scope_is_not_the_one_that_is_taken,
     another_pull_is_told_who_holds_the_lock,
     other_paths_workspaces_and_hosts_are_other_locks,
     a_pull_that_is_closed_or_unknown_takes_no_lock,
@@ -88,6 +89,25 @@ async fn the_same_pull_has_its_lock_already(db: &TestDb) {
         take(db.store(), &one, &named("net", "b")).await,
         TakeLock::AlreadyOurs(lock)
     );
+}
+
+/// The scope of locks can be changed while pulls hold some.
+async fn a_lock_of_another_scope_is_not_the_one_that_is_taken(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let net = named("net", "a");
+    for key in [LockKey::of_project(&one.repo, &net), key(&net)] {
+        let attempt = LockAttempt {
+            key: &key,
+            project: &net,
+            pull: &one,
+            pull_url: URL,
+            cause: by(),
+        };
+        match db.store().lock_take(&attempt).await.unwrap() {
+            TakeLock::Taken(lock) => assert_eq!(lock.key, key),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 async fn another_pull_is_told_who_holds_the_lock(db: &TestDb) {

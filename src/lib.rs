@@ -6,6 +6,7 @@
 pub mod app;
 pub mod atlantis;
 pub mod authz;
+pub(crate) mod boxed;
 pub mod claims;
 pub mod cli;
 pub mod context;

@@ -93,7 +93,7 @@ macro_rules! execute_change {
                 let mut arguments = sqlx_postgres::PgArguments::default();
                 $($crate::store::jobs::add(&mut arguments, $bind)?;)*
                 let sql = if $store.ends_job() { $sql[2] } else { $sql[1] };
-                $crate::kit::boxed::boxed(|| $store.change_on_postgres(pool, sql, arguments, &jobs, effects.news)).await
+                $crate::boxed::boxed(|| $store.change_on_postgres(pool, sql, arguments, &jobs, effects.news)).await
             }
             $crate::store::DbPool::Sqlite { .. } => {
                 let mut tx = $store.begin_shared().await?;

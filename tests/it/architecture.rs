@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules by level, the lowest first. A module may use any module of a lower level.
 const LEVELS: &[&[&str]] = &[
-    &["model", "clock", "ids", "errors", "secret"],
+    &["model", "boxed", "clock", "ids", "errors", "secret"],
     &[
         "command",
         "config",

@@ -16,6 +16,7 @@ use super::{
 };
 
 use super::{CommandSpec, tally};
+use crate::boxed::boxed;
 use crate::command::Command;
 use crate::context::RunCtx;
 use crate::features::applications::{UnknownState, pull_now};
@@ -24,7 +25,6 @@ use crate::features::renames::identity;
 use crate::features::replies::reply::{self, Reply};
 use crate::features::replies::statuses;
 use crate::forges::ForgeError;
-use crate::kit::boxed::boxed;
 use crate::locks;
 use crate::model::{
     Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId,

@@ -17,6 +17,7 @@ use super::policies::{PlannedRules, Policies};
 use super::policy_checks;
 use super::projects::{self, Work};
 use super::{CommandCx, CommandSpec, MergePull, hooks, needs};
+use crate::boxed::boxed;
 use crate::command::{ApplyCommand, Command, MergeOptions};
 use crate::context::RunCtx;
 use crate::errors::describe_error;
@@ -24,7 +25,6 @@ use crate::features::replies::reply::{self, CommandEnd, Reply};
 use crate::features::replies::statuses::{self, NewestRuns};
 use crate::features::replies::{PostComment, SetStatus};
 use crate::forges::{ForgeError, MergeAnswer, WritePermit};
-use crate::kit::boxed::boxed;
 use crate::model::{
     CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull,
     PullState, RunId, RunKind,

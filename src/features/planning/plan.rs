@@ -18,6 +18,7 @@ use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
 use super::{CommandCx, HandedLocks, needs, permission, tally, turn};
+use crate::boxed::boxed;
 use crate::command::{CommandName, CommandTarget, PlanCommand};
 use crate::config::access::Action;
 use crate::config::server::IdleStatuses;
@@ -30,7 +31,6 @@ use crate::features::replies::AnnotateFindings;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
 use crate::git::Checkout;
-use crate::kit::boxed::boxed;
 use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
     Cause, CommandKind, CommandOutcome, CommitState, Distribution, Lock, LockKey, Origin,

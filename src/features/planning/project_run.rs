@@ -12,8 +12,8 @@
 
 use super::stop::Stop;
 use super::{CommandCx, log, projects};
+use crate::boxed::boxed;
 use crate::errors::describe_error;
-use crate::kit::boxed::boxed;
 use crate::model::{Distribution, ProjectKey, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{ProjectReport, UserText};

@@ -4,9 +4,10 @@
 //! files in the places that belong to the run. That takes time in a large checkout, so it happens rarely: when the program runs
 //! for some time, and as soon as the file system has lost much of its free space, which is one call to ask.
 //!
-//! The run can hide files from a simple count. Each of these is counted as well:
+//! The run can hide files from a simple count. These are counted as well:
 //! - *Many small files*: each entry of a directory counts at least as [`MIN_BYTES`], also a further name of a file.
-//! - *Deleted files*: a file that a process still has open takes its space. Those are found in `/proc`.
+//! - *Deleted files*: a file that a process still has open takes its space. Those are found in `/proc`, unless the process only
+//!   maps the file, has sent it away, or hides what it has open. Their space is free again at the end of the run.
 //! - *Unreadable directories*: the run can take the right to list a directory from itself. The supervisor restores it.
 //! - *Deep directories*: nobody nests directories deeper than [`DEEPEST`], so that counts as too much.
 
@@ -35,6 +36,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(30);
 const PAUSE: u32 = 50;
 /// Part of the limit by which the free space has to shrink for files to be counted at once.
 const SHRUNK: u64 = 8;
+/// Part of the limit that has to be free for the first count to wait. Otherwise many short programs could fill the disk, each
+/// with less than is counted.
+const SCARCE: u64 = 4;
 /// Part of the limit that an interrupted run may still write.
 const SPARE: u64 = 4;
 /// Space that an entry of a directory takes at least.
@@ -64,24 +68,28 @@ pub(super) fn watch(most: Option<u64>, places: &[PathBuf], run: impl EndRun) -> 
         .name("disk".to_owned())
         .spawn(move || {
             let mut free = free_space(&places);
-            let mut next = Instant::now() + FIRST_COUNT;
-            loop {
+            let is_scarce = free.iter().any(|free| *free < most / SCARCE);
+            let mut next = Instant::now();
+            if !is_scarce {
+                next += FIRST_COUNT;
                 thread::sleep(LOOK_EVERY);
+            }
+            loop {
                 let mut has_shrunk = false;
                 for (most_free, now) in free.iter_mut().zip(free_space(&places)) {
                     has_shrunk |= now.saturating_add(most / SHRUNK) < *most_free;
                     // Others may have removed files meanwhile.
                     *most_free = now.max(*most_free);
                 }
-                if !has_shrunk && Instant::now() < next {
-                    continue;
-                }
                 let begun = Instant::now();
-                if space_of(&places, most) > most {
-                    break;
+                if has_shrunk || begun >= next {
+                    if space_of(&places, most) > most {
+                        break;
+                    }
+                    free = free_space(&places);
+                    next = Instant::now() + COUNT_EVERY.max(begun.elapsed() * PAUSE);
                 }
-                free = free_space(&places);
-                next = Instant::now() + COUNT_EVERY.max(begun.elapsed() * PAUSE);
+                thread::sleep(LOOK_EVERY);
             }
             say(DISK);
             run.interrupt();

@@ -133,7 +133,8 @@ pub fn supervise(order: &SupervisedProgram) -> Result<u8, SuperviseError> {
     Ok(code)
 }
 
-/// Disregards signals, because only the server decides when to stop. The signals are caught, neither ignored nor
+/// Disregards signals, because only the server decides when to stop, and limits are for the program: output that is too large
+/// for its file must not end the process that kills what is left. The signals are caught, neither ignored nor
 /// blocked: the program would inherit both. In contrast, starting a program removes handlers (and an "ignored" that
 /// the server inherited).
 fn disregard_signals() -> io::Result<()> {
@@ -142,6 +143,8 @@ fn disregard_signals() -> io::Result<()> {
         Signal::SIGTERM,
         Signal::SIGHUP,
         Signal::SIGQUIT,
+        Signal::SIGXCPU,
+        Signal::SIGXFSZ,
     ] {
         signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)))?;
     }

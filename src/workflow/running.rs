@@ -5,15 +5,16 @@
 //! program ran, and still runs, may run code that the program has put there. It counts like the program.
 //!
 //! An `init` that has credentials must not run together with such a program at all: the program could change the
-//! configuration after the server has judged it, and before `init` reads it. So there are two groups, and only one of them is in
-//! a checkout at a time:
+//! configuration after the server has judged it, and before `init` reads it. Another `init` could do that too, because it
+//! writes files of modules, and the configuration of one project can be a link to the modules of another one. So there
+//! is in a checkout at a time:
 //!
-//! - [`RunningProgram`]: programs that may run code of the pull request, and each `init` without credentials.
-//! - [`TrustedInit`]: each `init` with credentials, from before its configuration is judged until it has ended.
+//! - any number of [`RunningProgram`]: programs that may run code of the pull request, and each `init` without credentials,
+//! - or one [`TrustedInit`]: an `init` with credentials, from before its configuration is judged until it has ended.
 //!
-//! Members of one group do not wait for each other. A member that waits does not keep others from joining the group that is in
-//! the checkout. Each wait ends: a project that waits starts nothing else, a command has so many projects, and each
-//! program has to end with its run. A member of one group never begins one of the other, so there is no deadlock.
+//! An `init` that waits does not keep further programs from starting. Each wait ends: a project that waits starts nothing else,
+//! a command has so many projects, and each program has to end with its run. Nobody begins one while it has another, so
+//! there is no deadlock.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -42,20 +43,18 @@ struct Counts {
 impl Counts {
     fn are_needed(&self) -> bool {
         let is_used = match self.group {
-            Group::Programs(count) | Group::TrustedInits(count) => count > 0,
-            Group::Opening => true,
+            Group::Programs(count) => count > 0,
+            Group::TrustedInit => true,
         };
         is_used || self.observers > 0
     }
 }
 
-/// Members of the group that is in a checkout.
+/// Programs that are in a checkout.
 #[derive(Clone, Copy, Debug)]
 enum Group {
     Programs(usize),
-    /// The first `init` with credentials makes sure that no earlier program is left.
-    Opening,
-    TrustedInits(usize),
+    TrustedInit,
 }
 
 impl Default for Group {
@@ -82,8 +81,6 @@ pub(super) struct RunningProgram {
 /// An `init` with credentials, until this is dropped.
 pub(super) struct TrustedInit {
     hold: PathBuf,
-    /// True if no other one was in the checkout.
-    is_first: bool,
 }
 
 /// Observes the programs of a checkout for an `init`, from before its configuration is judged until it has ended.
@@ -154,49 +151,24 @@ impl Drop for RunningProgram {
 }
 
 impl TrustedInit {
-    /// Begins an `init` with credentials. Returns `None` while programs are in the checkout. The first one has to call
-    /// [`Self::open`].
+    /// Begins an `init` with credentials. Returns `None` while anything else is in the checkout. Processes of earlier programs
+    /// may be left there.
     pub fn try_begin(hold: &Path) -> Option<Self> {
-        let is_first = change(hold, |counts| match counts.group {
+        change(hold, |counts| match counts.group {
             Group::Programs(0) => {
-                counts.group = Group::Opening;
-                Some(true)
+                counts.group = Group::TrustedInit;
+                Some(Self {
+                    hold: hold.to_owned(),
+                })
             }
-            Group::TrustedInits(count) => {
-                counts.group = Group::TrustedInits(count + 1);
-                Some(false)
-            }
-            Group::Programs(_) | Group::Opening => None,
-        })?;
-        let hold = hold.to_owned();
-        Some(Self { hold, is_first })
-    }
-
-    /// Returns true if no other one was in the checkout, so that earlier programs may be left there.
-    pub fn is_first(&self) -> bool {
-        self.is_first
-    }
-
-    /// Lets others join, after the first one has found that no program is left.
-    pub fn open(&self) {
-        change(&self.hold, |counts| {
-            if let Group::Opening = counts.group {
-                counts.group = Group::TrustedInits(1);
-            }
-        });
-        ENDED.notify_waiters();
+            Group::Programs(_) | Group::TrustedInit => None,
+        })
     }
 }
 
 impl Drop for TrustedInit {
     fn drop(&mut self) {
-        change(&self.hold, |counts| {
-            counts.group = match counts.group {
-                Group::TrustedInits(count) if count > 1 => Group::TrustedInits(count - 1),
-                Group::TrustedInits(_) | Group::Opening => Group::default(),
-                programs @ Group::Programs(_) => programs,
-            };
-        });
+        change(&self.hold, |counts| counts.group = Group::default());
         ENDED.notify_waiters();
     }
 }
@@ -249,6 +221,12 @@ mod tests {
         let late = ProgramObserver::begin(hold);
         drop(before);
         assert!(!late.saw_none(), "one was running");
+        let after = ProgramObserver::begin(hold);
+        assert!(
+            !after.saw_none(),
+            "the `init` of the first one may run what that left"
+        );
+        drop((late, after));
         let observer = ProgramObserver::begin(hold);
         drop(begin(other).unwrap());
         drop(RunningProgram::try_begin(hold, ProgramKind::Init).unwrap());
@@ -257,7 +235,7 @@ mod tests {
         assert!(!observer.saw_none(), "one came and went");
         let after = ProgramObserver::begin(hold);
         assert!(!after.saw_none(), "its `init` may run what that left");
-        drop((late, observer, after));
+        drop((observer, after));
         assert!(!checkouts().contains_key(hold), "nothing is kept");
         assert!(ProgramObserver::begin(hold).saw_none());
     }
@@ -275,21 +253,13 @@ mod tests {
         assert!(poll!(waiting.as_mut()).is_pending(), "one is left");
         drop(programs.1);
         let first = waiting.await;
-        assert!(first.is_first());
-        let mut joining = pin!(when_free(|| TrustedInit::try_begin(hold)));
-        assert!(
-            poll!(joining.as_mut()).is_pending(),
-            "the first one may find a program"
-        );
-        first.open();
-        let second = joining.await;
-        assert!(!second.is_first());
+        let mut second = pin!(when_free(|| TrustedInit::try_begin(hold)));
         let mut late = pin!(when_free(|| begin(hold)));
+        assert!(poll!(second.as_mut()).is_pending());
         assert!(poll!(late.as_mut()).is_pending());
         assert!(begin(other).is_some(), "it is another checkout");
         drop(first);
-        assert!(poll!(late.as_mut()).is_pending(), "one is left");
-        drop(second);
+        drop(second.await);
         drop(late.await);
         assert!(!checkouts().contains_key(hold), "nothing is kept");
     }

@@ -135,23 +135,20 @@ impl Exec<'_> {
     pub(super) async fn trusted_init(&self) -> Result<TrustedInit, StepFailure> {
         let attempt = || TrustedInit::try_begin(self.hold);
         let begun = self.begin(attempt, INIT_WAITS).await?;
-        if begun.is_first() {
-            // A step can end before its processes: they have a grace period, or do not answer.
-            let none_is_left = FileHold::exclusive(self.hold, self.deadline.left());
-            let proof = tokio::select! {
-                proof = none_is_left => proof,
-                () = self.stop.cancelled() => return Err(StepFailure::Stopped { killed: false }),
-            };
-            // Not even this `init` could begin while somebody has the proof.
-            drop(proof.map_err(|error| match error {
-                HoldError::Busy { .. } => StepFailure::TimedOut {
-                    after: self.deadline.after,
-                    killed: false,
-                },
-                error @ HoldError::Io { .. } => StepFailure::Disk(io::Error::other(error)),
-            })?);
-            begun.open();
-        }
+        // A step can end before its processes: they have a grace period, or do not answer.
+        let none_is_left = FileHold::exclusive(self.hold, self.deadline.left());
+        let proof = tokio::select! {
+            proof = none_is_left => proof,
+            () = self.stop.cancelled() => return Err(StepFailure::Stopped { killed: false }),
+        };
+        // Not even this `init` could begin while somebody has the proof.
+        drop(proof.map_err(|error| match error {
+            HoldError::Busy { .. } => StepFailure::TimedOut {
+                after: self.deadline.after,
+                killed: false,
+            },
+            error @ HoldError::Io { .. } => StepFailure::Disk(io::Error::other(error)),
+        })?);
         Ok(begun)
     }
 

@@ -10,13 +10,16 @@
 //!
 //! Text is searched and not parsed, because another parser of the language may understand a file differently than the
 //! tool. So everything that might be such a block counts.
+//!
+//! An earlier step can put links into the directory. One to `/proc/self` leads the tool to another file than the server. So
+//! a link counts as a reason if it leads out of the checkout, is an absolute path, or is one of those of `/proc`.
 
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 
 use super::backends;
 use crate::model::Distribution;
@@ -28,31 +31,44 @@ const MAX_BYTES_OF_ALL: u64 = 64 * 1024 * 1024;
 const STATE_STORE: &str = "state_store";
 const ENCRYPTION: &str = "encryption";
 
-/// Returns the reason that an `init` in a directory may run a program of the configuration there, if any. Files that
-/// cannot be read count as a reason. `None` for `tool` means that either tool may run.
-pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Option<String>> {
+/// Returns the reason that an `init` in a directory of a checkout may run a program of the configuration there, if any. Files
+/// that cannot be read count as a reason. `None` for `tool` means that either tool may run.
+pub(super) fn why(
+    root: &Path,
+    dir: &Path,
+    tool: Option<Distribution>,
+) -> std::io::Result<Option<String>> {
     search(
-        dir,
+        (root, dir),
         |text| named_native(text, tool),
         |text| named_json(text, tool),
     )
 }
 
-/// Returns true if a configuration may have a backend. With `except_plain`, one that cannot name a program does not count.
-pub(super) fn may_have_backend(dir: &Path, except_plain: bool) -> std::io::Result<bool> {
+/// Returns true if a configuration in a directory of a checkout may have a backend. With `except_plain`, one that cannot name
+/// a program does not count.
+pub(super) fn may_have_backend(
+    root: &Path,
+    dir: &Path,
+    except_plain: bool,
+) -> std::io::Result<bool> {
     let native = |text: &str| backends::in_native(text, except_plain);
-    search(dir, native, backends::in_json).map(|found| found.is_some())
+    search((root, dir), native, backends::in_json).map(|found| found.is_some())
 }
 
-/// Searches the configuration in a directory. Returns the place of the first text that was found.
+/// Searches the configuration in a directory of a checkout. Returns the place of the first text that was found.
 fn search(
-    dir: &Path,
+    (root, dir): (&Path, &Path),
     native: impl Fn(&str) -> Option<&'static str>,
     json: impl Fn(&str) -> Option<&'static str>,
 ) -> std::io::Result<Option<String>> {
     let mut left = MAX_BYTES_OF_ALL;
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
+    let Some(found) = find(root, dir) else {
+        let why = "its directory is behind a link that cannot be followed safely";
+        return Ok(Some(why.to_owned()));
+    };
+    for entry in fs::read_dir(descriptor(&found))? {
+        let path = dir.join(entry?.file_name());
         let Some(kind) = path.extension().and_then(|extension| extension.to_str()) else {
             continue;
         };
@@ -68,9 +84,9 @@ fn search(
             .to_string_lossy()
             .escape_debug()
             .to_string();
-        let Some(text) = text(&path) else {
+        let Some(text) = text(root, &path) else {
             return Ok(Some(format!(
-                "`{file}` cannot be searched (not a regular file, or larger than 4 MiB)"
+                "`{file}` cannot be searched (not a regular file in the checkout, or larger than 4 MiB)"
             )));
         };
         let found = if is_json { json(&text) } else { native(&text) };
@@ -85,17 +101,32 @@ fn search(
     Ok(None)
 }
 
-/// Returns the text of a regular file of at most [`MAX_BYTES`]. Follows a link, as the tool does.
-pub(super) fn text(path: &Path) -> Option<String> {
-    // A link may lead anywhere, opening a pipe blocks, and opening a device may have an effect. So the file is checked
-    // by a descriptor that gives no access yet. Another program cannot exchange the file after that.
-    let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+/// Finds what a path in a checkout leads to. Links are followed, as the tool does, but only inside of the checkout.
+fn find(root: &Path, path: &Path) -> Option<OwnedFd> {
+    let below = path.strip_prefix(root).ok()?;
+    // An empty path would find nothing.
+    let below = Path::new(".").join(below);
+    let find = OFlags::PATH | OFlags::CLOEXEC;
+    let root = open(root, find | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, below, find, Mode::empty(), inside).ok()
+}
+
+/// Returns the path of something that was found, which nobody can exchange any more.
+fn descriptor(found: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", found.as_raw_fd()).into()
+}
+
+/// Returns the text of a regular file of at most [`MAX_BYTES`] in a checkout.
+pub(super) fn text(root: &Path, path: &Path) -> Option<String> {
+    // Opening a pipe blocks, and opening a device may have an effect. So the file is checked by a descriptor that gives no
+    // access yet.
+    let found = find(root, path)?;
     if FileType::from_raw_mode(fstat(&found).ok()?.st_mode) != FileType::RegularFile {
         return None;
     }
-    let found = format!("/proc/self/fd/{}", found.as_raw_fd());
     let readable = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = fs::File::from(open(found, readable, Mode::empty()).ok()?);
+    let file = fs::File::from(open(descriptor(&found), readable, Mode::empty()).ok()?);
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= MAX_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
@@ -148,7 +179,7 @@ mod tests {
     fn judged(name: &str, content: &str, tool: Option<Distribution>) -> bool {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(name), content).unwrap();
-        why(dir.path(), tool).unwrap().is_some()
+        why(dir.path(), dir.path(), tool).unwrap().is_some()
     }
 
     #[test]
@@ -210,9 +241,9 @@ mod tests {
                 "terraform { backend \"s3\" {} }\n",
             )
             .unwrap();
-            assert!(!may_have_backend(dir.path(), true).unwrap());
+            assert!(!may_have_backend(dir.path(), dir.path(), true).unwrap());
             fs::write(dir.path().join(name), content).unwrap();
-            may_have_backend(dir.path(), true).unwrap()
+            may_have_backend(dir.path(), dir.path(), true).unwrap()
         };
         for (name, content) in [
             ("a.tf", "terraform {\n  backend \"local\" {}\n}\n"),
@@ -230,12 +261,15 @@ mod tests {
         let file = dir.path().join("main.tf");
         for target in ["/nowhere", "/dev/null", "."] {
             symlink(target, &file).unwrap();
-            assert!(why(dir.path(), None).unwrap().is_some(), "{target}");
+            assert!(
+                why(dir.path(), dir.path(), None).unwrap().is_some(),
+                "{target}"
+            );
             fs::remove_file(&file).unwrap();
         }
         nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(
-            why(dir.path(), None).unwrap().is_some(),
+            why(dir.path(), dir.path(), None).unwrap().is_some(),
             "a pipe is not waited for"
         );
         assert!(judged("main.tf", &"#".repeat(4 * 1024 * 1024 + 1), None));
@@ -248,9 +282,34 @@ mod tests {
         fs::create_dir(&project).unwrap();
         symlink("../base.tf", project.join("main.tf")).unwrap();
         fs::write(&base, "resource \"x\" \"y\" {}\n").unwrap();
-        assert_eq!(why(&project, None).unwrap(), None);
+        assert_eq!(why(dir.path(), &project, None).unwrap(), None);
         fs::write(&base, COMMAND).unwrap();
-        assert!(why(&project, None).unwrap().is_some());
+        assert!(why(dir.path(), &project, None).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_link_that_may_lead_the_tool_to_another_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, project) = (dir.path().join("root"), dir.path().join("root/project"));
+        fs::create_dir_all(&project).unwrap();
+        fs::write(dir.path().join("outside.tf"), "").unwrap();
+        fs::write(root.join("inside.tf"), "").unwrap();
+        let main = project.join("main.tf");
+        let inside = root.join("inside.tf");
+        let by_process = Path::new("/proc/self/root").join(inside.strip_prefix("/").unwrap());
+        for target in [inside, by_process, PathBuf::from("../../outside.tf")] {
+            symlink(&target, &main).unwrap();
+            let told = why(&root, &project, None).unwrap();
+            assert!(told.is_some(), "{}", target.display());
+            fs::remove_file(&main).unwrap();
+        }
+        assert_eq!(why(&root, &project, None).unwrap(), None);
+        let link = root.join("link");
+        symlink(dir.path(), &link).unwrap();
+        assert_eq!(
+            why(&root, &link, None).unwrap().unwrap(),
+            "its directory is behind a link that cannot be followed safely"
+        );
     }
 
     #[test]
@@ -260,10 +319,10 @@ mod tests {
         for name in 0..16 {
             fs::write(dir.path().join(format!("{name}.tf")), &content).unwrap();
         }
-        assert_eq!(why(dir.path(), None).unwrap(), None);
+        assert_eq!(why(dir.path(), dir.path(), None).unwrap(), None);
         fs::write(dir.path().join("16.tf"), "#").unwrap();
         assert_eq!(
-            why(dir.path(), None).unwrap().unwrap(),
+            why(dir.path(), dir.path(), None).unwrap().unwrap(),
             "its files have more than 64 MiB in total"
         );
     }
@@ -273,7 +332,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a\n\u{202e}b.tf"), COMMAND).unwrap();
         assert_eq!(
-            why(dir.path(), None).unwrap().unwrap(),
+            why(dir.path(), dir.path(), None).unwrap().unwrap(),
             r"`a\n\u{202e}b.tf` may have a block `encryption`"
         );
     }

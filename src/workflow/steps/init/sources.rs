@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use super::super::Steps;
 use super::super::builtin::apart;
@@ -44,18 +44,21 @@ fn may_be_elsewhere(project: &Path, root: &Path) -> bool {
     if project.join(TESTS).symlink_metadata().is_ok() {
         return true;
     }
-    let (mut seen, mut todo) = (
-        BTreeSet::from([project.to_owned()]),
-        vec![project.to_owned()],
-    );
+    // The tools follow links of a directory before they go up from it.
+    let (Ok(project), Ok(root)) = (project.canonicalize(), root.canonicalize()) else {
+        return true;
+    };
+    let (mut seen, mut todo) = (BTreeSet::from([project.clone()]), vec![project]);
     let mut left = MAX_BYTES;
     while let Some(dir) = todo.pop() {
-        let Some(sources) = sources_in(&dir, &mut left) else {
+        let Some(sources) = sources_in(&root, &dir, &mut left) else {
             return true;
         };
         for source in sources {
-            let Some(module) = joined(&dir, &source).filter(|module| module.starts_with(root))
-            else {
+            let module = is_relative(&source)
+                .then(|| dir.join(source).canonicalize().ok())
+                .flatten();
+            let Some(module) = module.filter(|module| module.starts_with(&root)) else {
                 return true;
             };
             if seen.insert(module.clone()) {
@@ -70,7 +73,7 @@ fn may_be_elsewhere(project: &Path, root: &Path) -> bool {
 }
 
 /// Returns the sources of the modules of one directory; `None` if one may lead elsewhere.
-fn sources_in(dir: &Path, left: &mut usize) -> Option<Vec<String>> {
+fn sources_in(root: &Path, dir: &Path, left: &mut usize) -> Option<Vec<String>> {
     let mut sources = Vec::new();
     for entry in std::fs::read_dir(dir).ok()? {
         let path = entry.ok()?.path();
@@ -82,7 +85,7 @@ fn sources_in(dir: &Path, left: &mut usize) -> Option<Vec<String>> {
             .iter()
             .any(|end| name.ends_with(end))
         {
-            let text = text(&path)?;
+            let text = text(root, &path)?;
             *left = left.checked_sub(text.len())?;
             sources.extend(local_sources(&name.parse::<RepoPath>().ok()?, &text)?);
         }
@@ -90,26 +93,16 @@ fn sources_in(dir: &Path, left: &mut usize) -> Option<Vec<String>> {
     Some(sources)
 }
 
-/// Returns the directory of a module as the tools find it: they do not follow links before they go up. `None`: the source is no
-/// relative path.
-fn joined(dir: &Path, source: &str) -> Option<PathBuf> {
-    let mut joined = dir.to_owned();
-    for part in Path::new(source).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                joined.pop();
-            }
-            Component::Normal(name) => joined.push(name),
-            Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(joined)
+/// Returns true if the source is no absolute path.
+fn is_relative(source: &str) -> bool {
+    let is_relative = |part| !matches!(part, Component::RootDir | Component::Prefix(_));
+    Path::new(source).components().all(is_relative)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -145,6 +138,21 @@ mod tests {
                 "{\"module\": {\"x\": {\"source\": \"../net\"}}}"
             ),
         ]));
+    }
+
+    #[test]
+    fn a_link_is_followed_before_the_way_up() {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["app", "lib/net", "lib/vpc", "app/vpc"] {
+            fs::create_dir_all(root.path().join(dir)).unwrap();
+        }
+        symlink("../lib/net", root.path().join("app/link")).unwrap();
+        let write = |file: &str, text: &str| fs::write(root.path().join(file), text).unwrap();
+        write("app/main.tf", &calls("\"./link\""));
+        write("lib/net/main.tf", &calls("\"../vpc\""));
+        assert!(!may_be_elsewhere(&root.path().join("app"), root.path()));
+        write("lib/vpc/main.tf", &calls("\"acme/net/aws\""));
+        assert!(may_be_elsewhere(&root.path().join("app"), root.path()));
     }
 
     #[test]

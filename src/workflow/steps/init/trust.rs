@@ -50,7 +50,7 @@ impl Steps<'_> {
         let [dir, root, mirror] =
             [self.dir, self.exec.place.root, self.exec.place.mirror].map(Path::to_owned);
         apart(move || match local_repos::why(&dir, &root, &mirror)? {
-            None => programs::why(&dir, tool),
+            None => programs::why(&root, &dir, tool),
             why => Ok(why),
         })
         .await
@@ -127,7 +127,8 @@ impl Steps<'_> {
         {
             return Ok(true);
         }
-        let (dir, data_dir) = (self.dir.to_owned(), self.init_dir());
+        let [dir, root] = [self.dir, self.exec.place.root].map(Path::to_owned);
+        let data_dir = self.init_dir();
         apart(move || {
             let is_saved = match data_dir.backend() {
                 Ok(None) => false,
@@ -135,7 +136,7 @@ impl Steps<'_> {
                 // A link, for example.
                 Err(_) => true,
             };
-            Ok(is_saved || programs::may_have_backend(&dir, is_plain)?)
+            Ok(is_saved || programs::may_have_backend(&root, &dir, is_plain)?)
         })
         .await
     }

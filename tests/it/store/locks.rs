@@ -103,10 +103,10 @@ async fn a_lock_of_another_scope_is_not_the_one_that_is_taken(db: &TestDb) {
             pull_url: URL,
             cause: by(),
         };
-        match db.store().lock_take(&attempt).await.unwrap() {
-            TakeLock::Taken(lock) => assert_eq!(lock.key, key),
-            other => panic!("{other:?}"),
-        }
+        let TakeLock::Taken(lock) = db.store().lock_take(&attempt).await.unwrap() else {
+            panic!("it is another lock");
+        };
+        assert_eq!(lock.key, key);
     }
 }
 

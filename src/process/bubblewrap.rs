@@ -20,9 +20,8 @@ use super::sandbox::DEVICES;
 /// Maximum number of links followed on the way to a path (as in the kernel).
 const MOST_LINKS: usize = 40;
 
-/// Options that create namespaces without capabilities, which end with the supervisor.
-const NAMESPACES: [&str; 6] = [
-    "--die-with-parent",
+/// Options that create namespaces without capabilities.
+const NAMESPACES: [&str; 5] = [
     "--unshare-user-try",
     "--unshare-pid",
     "--unshare-ipc",

@@ -202,7 +202,10 @@ const TAKE_TRIES: usize = 16;
 impl Store {
     /// Takes the lock of a project for a pull, or returns its holder. Re-entrant for the same pull.
     pub async fn lock_take(&self, attempt: &LockAttempt<'_>) -> Result<TakeLock> {
-        if let Some(lock) = self.lock_ours(attempt).await? {
+        // A file is read as fast in the transaction.
+        if self.is_shared()
+            && let Some(lock) = self.lock_ours(attempt).await?
+        {
             return Ok(TakeLock::AlreadyOurs(lock));
         }
         let mut tx = self.begin_shared().await?;

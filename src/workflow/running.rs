@@ -37,14 +37,14 @@ struct Counts {
     observers: usize,
     /// Number of those observers that saw a program, so that what they observe for may run code of the pull request.
     doubtful: usize,
-    group: Group,
+    inside: Occupants,
 }
 
 impl Counts {
     fn are_needed(&self) -> bool {
-        let is_used = match self.group {
-            Group::Programs(count) => count > 0,
-            Group::TrustedInit => true,
+        let is_used = match self.inside {
+            Occupants::Programs(count) => count > 0,
+            Occupants::TrustedInit => true,
         };
         is_used || self.observers > 0
     }
@@ -52,12 +52,12 @@ impl Counts {
 
 /// Programs that are in a checkout.
 #[derive(Clone, Copy, Debug)]
-enum Group {
+enum Occupants {
     Programs(usize),
     TrustedInit,
 }
 
-impl Default for Group {
+impl Default for Occupants {
     fn default() -> Self {
         Self::Programs(0)
     }
@@ -121,10 +121,10 @@ impl RunningProgram {
     /// Begins a program. Returns `None` while an `init` with credentials is in the checkout.
     pub fn try_begin(hold: &Path, kind: ProgramKind) -> Option<Self> {
         change(hold, |counts| {
-            let Group::Programs(count) = counts.group else {
+            let Occupants::Programs(count) = counts.inside else {
                 return None;
             };
-            counts.group = Group::Programs(count + 1);
+            counts.inside = Occupants::Programs(count + 1);
             if kind == ProgramKind::Any {
                 counts.running += 1;
                 counts.begun += 1;
@@ -139,8 +139,8 @@ impl RunningProgram {
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         change(&self.hold, |counts| {
-            if let Group::Programs(count) = counts.group {
-                counts.group = Group::Programs(count.saturating_sub(1));
+            if let Occupants::Programs(count) = counts.inside {
+                counts.inside = Occupants::Programs(count.saturating_sub(1));
             }
             if self.kind == ProgramKind::Any {
                 counts.running -= 1;
@@ -154,21 +154,21 @@ impl TrustedInit {
     /// Begins an `init` with credentials. Returns `None` while anything else is in the checkout. Processes of earlier programs
     /// may be left there.
     pub fn try_begin(hold: &Path) -> Option<Self> {
-        change(hold, |counts| match counts.group {
-            Group::Programs(0) => {
-                counts.group = Group::TrustedInit;
+        change(hold, |counts| match counts.inside {
+            Occupants::Programs(0) => {
+                counts.inside = Occupants::TrustedInit;
                 Some(Self {
                     hold: hold.to_owned(),
                 })
             }
-            Group::Programs(_) | Group::TrustedInit => None,
+            Occupants::Programs(_) | Occupants::TrustedInit => None,
         })
     }
 }
 
 impl Drop for TrustedInit {
     fn drop(&mut self) {
-        change(&self.hold, |counts| counts.group = Group::default());
+        change(&self.hold, |counts| counts.inside = Occupants::default());
         ENDED.notify_waiters();
     }
 }

@@ -8,6 +8,17 @@ use super::world::{REPO, Said, World};
 use crate::support::server::{RUNNER, Settings, TOKEN};
 
 const MODULES: &str = "acme/modules";
+/// Code of the module.
+const CODE: &str = "resource \"terraform_data\" \"of_a_module\" {}\n";
+
+/// Makes another private repository with a module. Returns code that uses it.
+async fn private_module(world: &World) -> String {
+    let files = [("net/main.tf", CODE)];
+    let made = world.github.create_repo(MODULES, &files).await;
+    made.expect("it is new");
+    let source = format!("git::{}//net", world.github.clone_url(MODULES));
+    format!("module \"it\" {{\n  source = \"{source}\"\n}}\n")
+}
 
 /// Opens a pull request whose project uses a module of another private repository.
 async fn using(settings: Settings) -> (World, PullNumber) {
@@ -19,14 +30,7 @@ async fn using(settings: Settings) -> (World, PullNumber) {
     });
     let settings = settings.flag(&format!("--repo-config-json={config}"));
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
-    let code = "resource \"terraform_data\" \"of_a_module\" {}\n";
-    world
-        .github
-        .create_repo(MODULES, &[("net/main.tf", code)])
-        .await
-        .expect("it is new");
-    let source = format!("git::{}//net", world.github.clone_url(MODULES));
-    let main = format!("module \"it\" {{\n  source = \"{source}\"\n}}\n");
+    let main = private_module(&world).await;
     let pull = world.open("feature", &[("main.tf", &main)]).await;
     (world, pull)
 }
@@ -142,14 +146,7 @@ async fn beside(attack: &str) -> (World, Said) {
         .flag("--log-level=debug")
         .flag(&format!("--repo-config-json={config}"));
     let world = World::start_with(settings, |_| vec![("notes", String::new())]).await;
-    let code = "resource \"terraform_data\" \"of_a_module\" {}\n";
-    world
-        .github
-        .create_repo(MODULES, &[("net/main.tf", code)])
-        .await
-        .expect("it is new");
-    let source = format!("git::{}//net", world.github.clone_url(MODULES));
-    let net = format!("module \"it\" {{\n  source = \"{source}\"\n}}\n");
+    let net = private_module(&world).await;
     let projects =
         "version: 3\nprojects:\n- {dir: app, workflow: app}\n- {dir: net, workflow: net}\n";
     let at = world.dir.path().display();
@@ -162,7 +159,7 @@ async fn beside(attack: &str) -> (World, Said) {
     let files = [
         ("atlantis.yaml", projects),
         ("net/main.tf", net.as_str()),
-        ("app/main.tf", code),
+        ("app/main.tf", CODE),
         ("net.sh", of_net.as_str()),
         ("app.sh", of_app.as_str()),
         ("store", "terraform {\n  state_store \"x\" {}\n}\n"),

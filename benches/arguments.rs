@@ -23,6 +23,8 @@ pub enum Part {
     Comment,
     /// Whole commands as people wait for them.
     Whole,
+    /// A small plan while a large one runs.
+    Beside,
     /// Pages with long lists.
     Pages,
     /// Finding the projects of a change.
@@ -71,7 +73,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,policies,registry,mirrors,checkouts,large,accounts,sandbox, --full or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,beside,pages,discovery,policies,registry,mirrors,checkouts,large,accounts,sandbox, --full or --dir DIRECTORY"
                 ),
             }
         }
@@ -94,6 +96,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
         "whole" => Ok(Part::Whole),
+        "beside" => Ok(Part::Beside),
         "pages" => Ok(Part::Pages),
         "discovery" => Ok(Part::Discovery),
         "policies" => Ok(Part::Policies),
@@ -105,7 +108,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, policies, registry, mirrors, \
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, beside, pages, discovery, policies, registry, mirrors, \
                  checkouts, large, accounts, sandbox"
             )
         }

@@ -8,6 +8,7 @@
 
 mod accounts;
 mod arguments;
+mod beside;
 mod checkouts;
 mod claims;
 mod comment;
@@ -135,6 +136,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
             runtime
                 .block_on(whole::measure(work.path()))
                 .context("whole commands")?,
+        );
+    }
+    if arguments.wants(Part::Beside) {
+        print(
+            runtime
+                .block_on(beside::measure(work.path()))
+                .context("a small plan beside a large one")?,
         );
     }
     if arguments.wants(Part::Pages) {

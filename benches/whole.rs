@@ -1,7 +1,7 @@
 //! Measures whole commands as people wait for them: from the webhook to the answer on the pull request, with a
 //! workflow that does nothing. Only what Lockkeeper itself takes is left.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -16,13 +16,12 @@ use crate::server::{self, LOGIN, REPO, Server};
 use crate::stats::{Samples, millis, ratio};
 use crate::stub;
 
-const DEADLINE: Duration = Duration::from_mins(10);
+/// Maximum time of one command.
+pub const DEADLINE: Duration = Duration::from_mins(10);
 /// Rounds with a small repository.
 const SMALL_ROUNDS: usize = 30;
 /// Rounds with a large repository.
 const LARGE_ROUNDS: usize = 4;
-/// Rounds beside a large command.
-const ROUNDS_BESIDE: usize = 20;
 /// Sizes of pull requests that change many projects.
 const PROJECTS: [usize; 3] = [50, 200, 1_000];
 /// Directories of the large repository, with [`FILES`] files each.
@@ -42,14 +41,11 @@ workflows:
 
 /// Measures whole commands and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
-    let dir = work.join("whole");
-    std::fs::create_dir(&dir)?;
-    std::fs::write(dir.join("repos.yaml"), WORKFLOW)?;
+    let dir = directory(work, "whole")?;
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ reference"]);
     let mut notes = Vec::new();
     small(&dir, &mut table, &mut notes).await?;
     many(&dir, &mut table, &mut notes).await?;
-    beside(&dir, &mut table).await?;
     large(&dir, &mut table).await?;
     let mut section =
         Section::new("Whole commands, with a workflow that does nothing").with_table(table);
@@ -64,15 +60,26 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
+/// Makes a directory for stages, with their configuration.
+pub fn directory(work: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let dir = work.join(name);
+    std::fs::create_dir(&dir)?;
+    std::fs::write(dir.join("repos.yaml"), WORKFLOW)?;
+    Ok(dir)
+}
+
 /// A server and its forge.
-struct Stage {
-    github: Emulator,
+pub struct Stage {
+    /// GitHub as the server sees it.
+    pub github: Emulator,
     server: Server,
-    store: Store,
+    /// Database of the server.
+    pub store: Store,
 }
 
 impl Stage {
-    async fn start(dir: &Path, files: &[(&str, &str)]) -> anyhow::Result<Self> {
+    /// Starts both, with a repository that has these files.
+    pub async fn start(dir: &Path, files: &[(&str, &str)]) -> anyhow::Result<Self> {
         std::fs::create_dir(dir)?;
         stub::install(&dir.join("tools"))?;
         let github = server::github(dir).await?;
@@ -88,7 +95,8 @@ impl Stage {
         })
     }
 
-    async fn push(&self, branch: &str, paths: &[String]) -> anyhow::Result<()> {
+    /// Pushes changes of files to a branch.
+    pub async fn push(&self, branch: &str, paths: &[String]) -> anyhow::Result<()> {
         let changes: Vec<Change> = paths
             .iter()
             .map(|path| Change::write(path, "# changed\n"))
@@ -98,7 +106,7 @@ impl Stage {
     }
 
     /// Opens a pull request, and returns how long it waits for the answer.
-    async fn open(&self, branch: &str) -> anyhow::Result<(PullNumber, Duration)> {
+    pub async fn open(&self, branch: &str) -> anyhow::Result<(PullNumber, Duration)> {
         let since = Instant::now();
         let pull = NewPull::from_branch(branch).titled("A change");
         let pull = self.github.open_pull(REPO, pull).await?;
@@ -106,7 +114,7 @@ impl Stage {
     }
 
     /// Requests a plan by comment, and returns how long it waits for the answer.
-    async fn plan(&self, pull: PullNumber) -> anyhow::Result<Duration> {
+    pub async fn plan(&self, pull: PullNumber) -> anyhow::Result<Duration> {
         let since = Instant::now();
         let comment = self
             .github
@@ -128,7 +136,8 @@ impl Stage {
         Ok(took)
     }
 
-    async fn answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<()> {
+    /// Waits for the answer to a command after a comment.
+    pub async fn answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<()> {
         let answer = self.github.comment_by(REPO, pull, LOGIN, after);
         let answer = tokio::time::timeout(DEADLINE, answer)
             .await
@@ -141,14 +150,16 @@ impl Stage {
         Ok(())
     }
 
-    fn has_answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<bool> {
+    /// Returns true if a command after a comment has been answered.
+    pub fn has_answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<bool> {
         let comments = self.github.comments(REPO, pull)?;
         Ok(comments
             .iter()
             .any(|comment| comment.id > after && comment.author == LOGIN))
     }
 
-    async fn stop(self) -> anyhow::Result<()> {
+    /// Stops the server and waits until it has ended.
+    pub async fn stop(self) -> anyhow::Result<()> {
         self.store.close().await;
         self.server.stop().await
     }
@@ -214,49 +225,6 @@ async fn many(dir: &Path, table: &mut Table, notes: &mut Vec<String>) -> anyhow:
         stage.stop().await?;
     }
     Ok(())
-}
-
-/// Measures a plan of one project while the same repository plans 1,000 in another pull request.
-async fn beside(dir: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let stage = Stage::start(&dir.join("beside"), &[("README.md", "x\n")]).await?;
-    stage.push("small", &["small/main.tf".to_owned()]).await?;
-    let (small, _) = stage.open("small").await?;
-    let mut idle = Samples::default();
-    for _ in 0..ROUNDS_BESIDE {
-        idle.push(stage.plan(small).await?);
-    }
-    let paths: Vec<String> = (0..1_000).map(|n| format!("p{n}/main.tf")).collect();
-    stage.push("many", &paths).await?;
-    let (many, _) = stage.open("many").await?;
-    let mut busy = Samples::default();
-    while busy.count() < ROUNDS_BESIDE {
-        let asked = stage
-            .github
-            .comment(REPO, many, "alice", "lockkeeper plan")
-            .await?;
-        // Only rounds that end before the large command does count.
-        loop {
-            let since = Instant::now();
-            let comment = stage
-                .github
-                .comment(REPO, small, "alice", "lockkeeper plan")
-                .await?;
-            stage.answer(small, comment).await?;
-            let took = since.elapsed();
-            if stage.has_answer(many, asked)? {
-                break;
-            }
-            busy.push(took);
-        }
-        server::drained(&stage.store, DEADLINE).await?;
-    }
-    table.row("comment to answer, one project, again", idle.cells());
-    let compared = ratio(busy.quantile(50), idle.quantile(50));
-    table.row(
-        "… while 1,000 projects are planned (reference: the row above)",
-        busy.cells().into_iter().chain([compared]),
-    );
-    stage.stop().await
 }
 
 async fn large(dir: &Path, table: &mut Table) -> anyhow::Result<()> {

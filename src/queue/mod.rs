@@ -13,6 +13,7 @@ mod job;
 mod keeper;
 mod nudge;
 mod pool;
+mod processor;
 mod worker;
 
 pub use job::{Job, JobError, TooManyInterruptions, backoff};

@@ -2,6 +2,8 @@
 //!
 //! Invariants, by name:
 //! - *never above*: no more permits than the limit in all, and no more for one repository than its own limit;
+//! - *no thrashing*: while the processor is busy, a pull gets fewer and fewer permits, down to one for two processors: more
+//!   of its runs would end no sooner, and would delay everybody else. An idle processor gives it more again;
 //! - *no place lies idle*: no permit stays free while an applicant waits that may have it;
 //! - *plans last*: applies and other runs go before plans, because a person waits for them now;
 //! - *in turns*: among equals, pulls take turns, so that a pull with 500 projects does not delay a pull with a single
@@ -11,11 +13,19 @@
 //! - *who leaves is forgotten*: an applicant that is dropped, with or without a permit, leaves nothing behind.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::processor::ProcessorMeter;
 use crate::model::{PullRef, RepoId, RunKind};
+
+/// Interval at which the use of the processor is measured while somebody waits for a permit.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The permits for runs of one process.
 #[derive(Clone, Debug)]
@@ -25,6 +35,9 @@ pub struct RunPool(Arc<Mutex<PoolInner>>);
 struct PoolInner {
     row: PoolQueue,
     calls: HashMap<ApplicantNumber, oneshot::Sender<()>>,
+    meter: ProcessorMeter,
+    /// True while a task watches the processor.
+    is_watched: bool,
 }
 
 /// The right to run something. Dropping the value releases it.
@@ -40,6 +53,8 @@ impl RunPool {
         Self(Arc::new(Mutex::new(PoolInner {
             row: PoolQueue::new(places, per_repo),
             calls: HashMap::new(),
+            meter: ProcessorMeter::default(),
+            is_watched: false,
         })))
     }
 
@@ -57,6 +72,9 @@ impl RunPool {
             let ticket = inner.row.enter(kind, pull);
             inner.calls.insert(ticket, call);
             inner.call_up();
+            if !inner.row.waiting.is_empty() && !std::mem::replace(&mut inner.is_watched, true) {
+                tokio::spawn(watch_processor(Arc::downgrade(&self.0)));
+            }
             RunPermit {
                 pool: self.clone(),
                 ticket,
@@ -68,11 +86,43 @@ impl RunPool {
     }
 
     fn inner(&self) -> MutexGuard<'_, PoolInner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        inner(&self.0)
+    }
+}
+
+fn inner(pool: &Mutex<PoolInner>) -> MutexGuard<'_, PoolInner> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adapts the share of a pull to the use of the processor until nobody waits.
+async fn watch_processor(pool: Weak<Mutex<PoolInner>>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(pool) = pool.upgrade() else { return };
+        if !inner(&pool).adapt() {
+            return;
+        }
     }
 }
 
 impl PoolInner {
+    /// Adapts the share of a pull. Returns false if nobody waits, so that there is nothing to adapt.
+    fn adapt(&mut self) -> bool {
+        if self.row.waiting.is_empty() {
+            self.row.per_pull = usize::MAX;
+            self.meter = ProcessorMeter::default();
+            self.is_watched = false;
+            return false;
+        }
+        if let Some(is_busy) = self.meter.is_busy() {
+            let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+            let largest = self.row.largest_share();
+            self.row.per_pull = share(self.row.per_pull, largest, is_busy, processors);
+            self.call_up();
+        }
+        true
+    }
+
     fn call_up(&mut self) {
         while let Some(ticket) = self.row.serve() {
             if let Some(call) = self.calls.remove(&ticket) {
@@ -89,6 +139,16 @@ impl Drop for RunPermit {
         inner.calls.remove(&self.ticket);
         inner.row.leave(self.ticket);
         inner.call_up();
+    }
+}
+
+/// Returns the next share of a pull. A busy processor halves what the largest pull has, an idle one adds to the share.
+fn share(now: usize, largest: usize, is_busy: bool, processors: usize) -> usize {
+    let fewest = (processors / 2).max(1);
+    if is_busy {
+        (now.min(largest) / 2).max(fewest)
+    } else {
+        now.saturating_add(fewest)
     }
 }
 
@@ -110,13 +170,16 @@ struct ServiceOrder {
 struct PoolQueue {
     places: usize,
     per_repo: usize,
+    /// Maximum number of permits of one pull.
+    per_pull: usize,
     next: u64,
     /// Round that is being served, for urgent runs and for plans.
     served: [u64; 2],
     waiting: BTreeMap<ServiceOrder, PullRef>,
     turns: HashMap<ApplicantNumber, ServiceOrder>,
-    placed: HashMap<ApplicantNumber, RepoId>,
+    placed: HashMap<ApplicantNumber, PullRef>,
     of_repo: HashMap<RepoId, usize>,
+    of_pull: HashMap<PullRef, usize>,
 }
 
 impl PoolQueue {
@@ -124,13 +187,20 @@ impl PoolQueue {
         Self {
             places,
             per_repo,
+            per_pull: usize::MAX,
             next: 0,
             served: [0; 2],
             waiting: BTreeMap::new(),
             turns: HashMap::new(),
             placed: HashMap::new(),
             of_repo: HashMap::new(),
+            of_pull: HashMap::new(),
         }
+    }
+
+    /// Returns the number of permits of the pull that has most of them.
+    fn largest_share(&self) -> usize {
+        self.of_pull.values().max().copied().unwrap_or_default()
     }
 
     /// Adds an applicant to the queue.
@@ -169,15 +239,22 @@ impl PoolQueue {
         let (turn, pull) = self
             .waiting
             .iter()
-            .find(|(_, pull)| !full.contains(&pull.repo))?;
-        let (turn, repo) = (*turn, pull.repo.clone());
+            .find(|(_, pull)| !full.contains(&pull.repo) && !self.has_its_share(pull))?;
+        let (turn, pull) = (*turn, pull.clone());
         let served = &mut self.served[usize::from(turn.can_wait)];
         *served = (*served).max(turn.round);
         self.waiting.remove(&turn);
         self.turns.remove(&turn.ticket);
-        *self.of_repo.entry(repo.clone()).or_default() += 1;
-        self.placed.insert(turn.ticket, repo);
+        *self.of_repo.entry(pull.repo.clone()).or_default() += 1;
+        *self.of_pull.entry(pull.clone()).or_default() += 1;
+        self.placed.insert(turn.ticket, pull);
         Some(turn.ticket)
+    }
+
+    fn has_its_share(&self, pull: &PullRef) -> bool {
+        self.of_pull
+            .get(pull)
+            .is_some_and(|count| *count >= self.per_pull)
     }
 
     /// Removes an applicant that stopped waiting or releases its permit.
@@ -185,16 +262,22 @@ impl PoolQueue {
         if let Some(turn) = self.turns.remove(&ticket) {
             self.waiting.remove(&turn);
         }
-        let Some(repo) = self.placed.remove(&ticket) else {
+        let Some(pull) = self.placed.remove(&ticket) else {
             return;
         };
-        let count = self.of_repo.get_mut(&repo).map_or(0, |count| {
-            *count -= 1;
-            *count
-        });
-        if count == 0 {
-            self.of_repo.remove(&repo);
-        }
+        subtract(&mut self.of_repo, &pull.repo);
+        subtract(&mut self.of_pull, &pull);
+    }
+}
+
+/// Counts one less; what has none is forgotten.
+fn subtract<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    let Some(count) = counts.get_mut(key) else {
+        return;
+    };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
     }
 }
 
@@ -295,8 +378,46 @@ mod tests {
             inner.row.waiting.is_empty()
                 && inner.row.placed.is_empty()
                 && inner.row.of_repo.is_empty()
+                && inner.row.of_pull.is_empty()
         );
         assert!(inner.calls.is_empty() && inner.row.turns.is_empty());
+    }
+
+    #[test]
+    fn a_pull_keeps_to_its_share_and_leaves_the_rest_to_others() {
+        let mut row = PoolQueue::new(15, usize::MAX);
+        for _ in 0..100 {
+            row.enter(RunKind::Plan, &pull(1, 1));
+        }
+        let all: Vec<ApplicantNumber> = std::iter::from_fn(|| row.serve()).collect();
+        assert_eq!((all.len(), row.largest_share()), (15, 15));
+        row.per_pull = share(row.per_pull, row.largest_share(), true, 4);
+        assert_eq!(row.per_pull, 7);
+        for ticket in &all[..8] {
+            row.leave(*ticket);
+        }
+        assert_eq!((row.largest_share(), row.serve()), (7, None));
+        let small = row.enter(RunKind::Plan, &pull(1, 2));
+        assert_eq!((row.serve(), row.serve()), (Some(small), None));
+        row.per_pull = share(row.per_pull, row.largest_share(), false, 4);
+        assert_eq!(std::iter::from_fn(|| row.serve()).count(), 2);
+    }
+
+    #[test]
+    fn the_share_of_a_pull_follows_the_processor() {
+        let shares = |mut now: usize, is_busy: bool, processors: usize| -> Vec<usize> {
+            let next = std::iter::from_fn(|| {
+                now = share(now, now.min(15), is_busy, processors);
+                Some(now)
+            });
+            next.take(4).collect()
+        };
+        assert_eq!(shares(usize::MAX, true, 1), [7, 3, 1, 1]);
+        assert_eq!(shares(usize::MAX, true, 8), [7, 4, 4, 4]);
+        assert_eq!(shares(usize::MAX, true, 64), [32, 32, 32, 32]);
+        assert_eq!(shares(1, false, 2), [2, 3, 4, 5]);
+        assert_eq!(shares(4, false, 8), [8, 12, 16, 20]);
+        assert_eq!(shares(usize::MAX, false, 2), [usize::MAX; 4]);
     }
 
     #[derive(Clone, Debug)]
@@ -318,9 +439,10 @@ mod tests {
     proptest! {
         #[test]
         fn limits_hold_no_place_lies_idle_and_who_leaves_is_forgotten(
-            places in 1usize..5, per_repo in 1usize..4, moves in moves(),
+            places in 1usize..5, per_repo in 1usize..4, per_pull in 1usize..4, moves in moves(),
         ) {
             let mut row = PoolQueue::new(places, per_repo);
+            row.per_pull = per_pull;
             let mut present: BTreeMap<ApplicantNumber, RepoId> = BTreeMap::new();
             for step in moves {
                 match step {
@@ -335,13 +457,14 @@ mod tests {
                     }
                 }
                 while row.serve().is_some() {}
-                let running = |repo: &RepoId| row.placed.values().filter(|other| *other == repo).count();
+                let running = |repo: &RepoId| row.placed.values().filter(|other| other.repo == *repo).count();
+                let of_pull = |pull: &PullRef| row.placed.values().filter(|other| *other == pull).count();
                 prop_assert!(row.placed.len() <= places);
-                prop_assert!(row.placed.values().all(|repo| running(repo) <= per_repo));
+                prop_assert!(row.placed.values().all(|pull| running(&pull.repo) <= per_repo && of_pull(pull) <= per_pull));
                 prop_assert_eq!(row.placed.len() + row.waiting.len(), present.len());
                 prop_assert_eq!(row.turns.len(), row.waiting.len());
                 let idle = row.placed.len() < places
-                    && row.waiting.values().any(|pull| running(&pull.repo) < per_repo);
+                    && row.waiting.values().any(|pull| running(&pull.repo) < per_repo && of_pull(pull) < per_pull);
                 prop_assert!(!idle, "somebody waits beside a free place");
             }
         }

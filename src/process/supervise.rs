@@ -46,6 +46,9 @@ use crate::model::RunUser;
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
 /// Interval at which a program in namespaces is looked for until it exists.
 const START: Duration = Duration::from_millis(1);
+/// Amount by which the niceness of a run is above that of the server: on a busy processor, the server gets about three times the
+/// time of a run.
+const NICENESS: i32 = 5;
 /// Exit code when the leash was closed before the program was started: the code of a program that SIGINT ended.
 const NOT_STARTED: u8 = 130;
 
@@ -107,6 +110,7 @@ fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseErr
 pub fn supervise(order: &SupervisedProgram) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
     leave_terminal().map_err(os("leave the terminal"))?;
+    give_way();
     let hold = order.hold.as_deref().map(HoldShare::take).transpose()?;
     if leash_is_gone().map_err(os("check standard input"))? {
         return Ok(NOT_STARTED);
@@ -164,6 +168,15 @@ fn leave_terminal() -> io::Result<()> {
         Err(_) if File::open("/dev/tty").is_err() => Ok(()),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Lowers the priority of this process and of what it starts below that of the server, so that runs that keep the processor
+/// busy delay neither webhooks nor pages. A run whose priority cannot be lowered runs anyway.
+fn give_way() {
+    rustix::process::nice(NICENESS).ok();
+    // On a machine without control groups for the processor, Linux shares it between sessions before it looks at the
+    // niceness of processes, and each run has a session of its own.
+    std::fs::write("/proc/self/autogroup", NICENESS.to_string()).ok();
 }
 
 fn duplicate(fd: impl AsFd) -> io::Result<File> {

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
@@ -36,10 +36,16 @@ pub(super) trait EndRun: Send + 'static {
     fn interrupt(&self);
     /// Returns the time that the run has to clean up after an interrupt.
     fn grace(&self) -> Duration;
-    /// Ends the run after it had time to clean up.
-    fn in_order(&self) {
+    /// Ends the run after it had time to clean up, or as soon as it may have no more time.
+    fn in_order(&self, is_too_late: impl Fn() -> bool) {
         self.interrupt();
-        thread::sleep(self.grace());
+        let since = Instant::now();
+        while let Some(left) = self.grace().checked_sub(since.elapsed()) {
+            if is_too_late() {
+                break;
+            }
+            thread::sleep(LOOK_EVERY.min(left));
+        }
         self.at_once();
     }
 }
@@ -63,9 +69,11 @@ pub(super) fn watch(limits: RunLimits, run: impl EndRun) -> io::Result<()> {
                     say(PROCESSES);
                     return run.at_once();
                 }
-                if limits.cpu.is_some_and(|most| used.cpu > most) {
+                if let Some(most) = limits.cpu
+                    && (used.cpu > most || has_used_its_own(most))
+                {
                     say(CPU);
-                    return run.in_order();
+                    return run.in_order(|| has_used_its_own(most));
                 }
                 if let Some((_, largest)) = used
                     .largest
@@ -107,7 +115,7 @@ impl UsedResources {
     fn by_descendants() -> io::Result<Self> {
         let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
         let mut used = Self {
-            cpu: of_ended_children()?,
+            cpu: time_of(UsageWho::RUSAGE_CHILDREN)?,
             ..Self::default()
         };
         for pid in descendants(own, children) {
@@ -130,9 +138,16 @@ impl UsedResources {
     }
 }
 
-/// Returns the processor time of ended processes that the supervisor itself waited for.
-fn of_ended_children() -> io::Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+/// Returns true if this process, which passes output on, has used as much processor time as a process of the run may use.
+/// The limit that the program inherits is also that of this process: a few seconds later the kernel would kill it, and what
+/// it started would live on.
+fn has_used_its_own(most: Duration) -> bool {
+    time_of(UsageWho::RUSAGE_SELF).is_ok_and(|own| own > most)
+}
+
+/// Returns the processor time of this process, or of the ended processes that it waited for.
+fn time_of(who: UsageWho) -> io::Result<Duration> {
+    let usage = getrusage(who)?;
     let both = usage.user_time() + usage.system_time();
     Ok(Duration::from_millis(
         u64::try_from(both.num_milliseconds()).unwrap_or_default(),
@@ -215,7 +230,34 @@ pub(super) fn descendants(of: i32, children: impl Fn(i32) -> Vec<i32>) -> BTreeS
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// A run that notes each request, and may clean up for an hour.
+    #[derive(Clone, Default)]
+    struct Patient(Arc<Mutex<Vec<&'static str>>>);
+
+    impl EndRun for Patient {
+        fn at_once(&self) {
+            self.0.lock().unwrap().push("killed");
+        }
+
+        fn interrupt(&self) {
+            self.0.lock().unwrap().push("interrupted");
+        }
+
+        fn grace(&self) -> Duration {
+            Duration::from_hours(1)
+        }
+    }
+
+    #[test]
+    fn a_run_does_not_clean_up_at_the_cost_of_its_supervisor() {
+        let run = Patient::default();
+        run.in_order(|| true);
+        assert_eq!(*run.0.lock().unwrap(), ["interrupted", "killed"]);
+    }
 
     #[test]
     fn a_name_of_a_program_says_nothing_about_its_numbers() {

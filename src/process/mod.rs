@@ -34,6 +34,7 @@ mod disk;
 mod group;
 mod hold;
 mod inherit;
+mod ipc;
 mod limits;
 mod lines;
 mod output;

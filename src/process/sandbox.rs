@@ -31,8 +31,8 @@ use rustix::thread::{
     configure_capability_in_ambient_set, set_capabilities, set_capabilities_secure_bits,
 };
 
-use super::bubblewrap;
 use super::user::become_user;
+use super::{bubblewrap, ipc};
 use crate::model::RunUser;
 
 /// Newest requested Landlock interface; a kernel that lacks some of its rights enforces the others.
@@ -175,7 +175,9 @@ impl Sandbox {
         match self.mechanism {
             Mechanism::Landlock => {
                 give_up_capabilities(self.kept)?;
-                self.give_up_rights().map(drop).map_err(refused)
+                self.give_up_rights().map(drop).map_err(refused)?;
+                ipc::give_up();
+                Ok(())
             }
             Mechanism::Bubblewrap(_) => give_up_network().map_err(refused),
         }

@@ -5,8 +5,9 @@
 //! user, can seldom create them. So the supervisor adds up the resources of all its descendants once a second.
 //! Without the numbers in `/proc`, nothing is counted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
-use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::param::clock_ticks_per_second;
 
 use super::RunLimits;
 
@@ -101,7 +102,7 @@ pub(super) fn say(what: &str) {
 /// Resources that processes use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct UsedResources {
-    /// Bytes of memory that are shared with no file.
+    /// Bytes of memory that are no pages of files on a disk.
     memory: u64,
     /// Number of processes and threads.
     tasks: u64,
@@ -118,13 +119,15 @@ impl UsedResources {
             cpu: time_of(UsageWho::RUSAGE_CHILDREN)?,
             ..Self::default()
         };
+        let mut files = HashSet::new();
         for pid in descendants(own, children) {
             // The process may have ended meanwhile.
             let read = |file: &str| {
                 std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
             };
             if let Some(process) = ProcessStat::parse(&read("stat")) {
-                used.add(pid, memory(&read("statm")), process);
+                let memory = memory(&read("status")) + memory_files(pid, &mut files);
+                used.add(pid, memory, process);
             }
         }
         Ok(used)
@@ -181,19 +184,34 @@ impl ProcessStat {
     }
 }
 
-/// Returns the bytes of memory without pages of files, from `/proc/PID/statm`.
-fn memory(statm: &str) -> u64 {
-    let mut pages = statm
-        .split_whitespace()
-        .skip(1)
-        .map(|word| word.parse::<u64>().unwrap_or_default());
-    let (resident, of_files) = (
-        pages.next().unwrap_or_default(),
-        pages.next().unwrap_or_default(),
-    );
-    resident
-        .saturating_sub(of_files)
-        .saturating_mul(page_size() as u64)
+/// Returns the bytes of memory without pages of files, from `/proc/PID/status`. Shared memory counts for each process that
+/// uses it.
+fn memory(status: &str) -> u64 {
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number =
+            line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        number.unwrap_or_default()
+    };
+    kib("RssAnon:")
+        .saturating_add(kib("RssShmem:"))
+        .saturating_mul(1024)
+}
+
+/// Returns the bytes of the files in memory (`memfd_create`) that a process has open: nothing else counts those that it has
+/// not mapped. A file that was counted before is left out.
+fn memory_files(pid: i32, known: &mut HashSet<u64>) -> u64 {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let files = open.into_iter().flatten().flatten().filter_map(|entry| {
+        let name = std::fs::read_link(entry.path()).ok()?;
+        if !name.as_os_str().as_encoded_bytes().starts_with(b"/memfd:") {
+            return None;
+        }
+        // The link leads to the file, which has no name elsewhere.
+        let found = std::fs::metadata(entry.path()).ok()?;
+        known.insert(found.ino()).then(|| found.blocks() * 512)
+    });
+    files.fold(0, u64::saturating_add)
 }
 
 /// Returns the children of all threads of a process. The function does not look at every process of the machine:
@@ -302,8 +320,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_files_do_not_count() {
-        assert_eq!(memory("900 300 100 1 0 50 0"), 200 * page_size() as u64);
+    fn shared_memory_counts_and_pages_of_files_do_not() {
+        let status = "Name:\tsh\nVmRSS:\t    900 kB\nRssAnon:\t     300 kB\nRssFile:\t     500 kB\nRssShmem:\t     100 kB\n";
+        assert_eq!(memory(status), 400 * 1024);
+        assert_eq!(memory("RssAnon:\t7 kB\n"), 7 * 1024);
+        assert_eq!(memory("RssAnon:\tx kB\n"), 0);
         assert_eq!(memory(""), 0);
     }
 }

@@ -127,15 +127,12 @@ impl FileHold {
 
 /// Locks the file for a child that inherits it. This process drops its part in the lock when it drops the file.
 pub(super) fn for_child(path: &Path) -> io::Result<File> {
-    let file = open(path).map_err(io::Error::other)?;
-    match file.try_lock_shared() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(io::Error::other(HoldError::Busy {
-            path: path.to_owned(),
-            waited: Duration::ZERO,
-        })),
-        Err(TryLockError::Error(source)) => Err(source),
-    }
+    open(path)
+        .and_then(|_| share_to_inherit(path))
+        .map_err(|error| match error {
+            HoldError::Io { source, .. } => source,
+            HoldError::Busy { .. } => io::Error::other(error),
+        })
 }
 
 /// Kills every other process that has the file open, and returns the process ids.
@@ -180,7 +177,8 @@ impl HoldShare {
     /// Takes the file shared for this process and all processes it starts from now on. Fails at once if another
     /// process holds it exclusively.
     pub(super) fn take(path: &Path) -> Result<Self, HoldError> {
-        let (own, inherited) = (open_shared(path)?, open_shared(path)?);
+        let own = open_shared(path)?;
+        let inherited = share_to_inherit(path)?;
         let inherits = fcntl(&inherited, FcntlArg::F_SETFD(FdFlag::empty()));
         inherits.map_err(|errno| HoldError::Io {
             path: path.to_owned(),
@@ -195,7 +193,20 @@ impl HoldShare {
 
 /// Opens the file and locks it shared. Programs do not inherit it.
 fn open_shared(path: &Path) -> Result<File, HoldError> {
-    let file = open(path)?;
+    locked_shared(path, open(path)?)
+}
+
+/// Opens the existing file and locks it shared, for programs. They must not be able to write to it: it lies outside of
+/// their checkout, and what they wrote would stay there.
+fn share_to_inherit(path: &Path) -> Result<File, HoldError> {
+    let file = File::open(path).map_err(|source| HoldError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    locked_shared(path, file)
+}
+
+fn locked_shared(path: &Path, file: File) -> Result<File, HoldError> {
     match file.try_lock_shared() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(HoldError::Busy {

@@ -136,8 +136,7 @@ impl Checkout {
 impl Mirror {
     /// Creates the checkout, or moves the existing one to the commit. The commits must have been fetched. Tracked
     /// files are exactly those of the commit. Untracked files stay while the commit stays. When the commit changes,
-    /// only those that match [`kept::PATTERNS`] stay. Local states stay even when the checkout has to be created from
-    /// nothing.
+    /// only local states stay, see [`kept`], even when the checkout has to be created from nothing.
     ///
     /// Waits for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`]
     /// the next fetch replaces the mirror, so fetch and prepare again. The checked-out files are compared with the
@@ -489,6 +488,13 @@ impl Mirror {
                 .await?;
         }
         self.locks.known.forget_index(dir);
+        if !same {
+            let dir = dir.to_owned();
+            apart(move || kept::sweep_disguised(&dir))
+                .await
+                .flatten()
+                .map_err(GitError::from_io(doing))?;
+        }
         self.run(
             doing,
             git().args([
@@ -646,10 +652,10 @@ pub(super) fn path_line(path: &Path) -> Vec<u8> {
     [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
-/// Removes untracked files, ignored or not, and nested repositories, except those that match [`kept::PATTERNS`].
+/// Removes untracked files, ignored or not, and nested repositories, except those that match [`kept::STAY`].
 fn clean(git: Cmd) -> Cmd {
     git.args(["clean", "--quiet", "-ffdx"])
-        .args(kept::PATTERNS.iter().flat_map(|pattern| ["-e", *pattern]))
+        .args(kept::STAY.iter().flat_map(|pattern| ["-e", *pattern]))
 }
 
 /// Returns true if the `HEAD` of a worktree is this commit. A run may have replaced the file with anything.

@@ -1,9 +1,10 @@
 //! Decides which files of earlier runs stay in a checkout.
 //!
 //! The need: files made from an older commit must not take part in a newer plan. A local state, however, is the only
-//! record of the created resources, and it cannot be created again. So states always survive, and the files of `init`
-//! stay as long as the checkout does. A file that a commit has under such a name belongs to that commit, like its
-//! other files. Links are never followed: a run may have created them anywhere.
+//! record of the created resources, and it cannot be created again. So local states survive, and nothing else does: not
+//! the files of `init`, which could contain code of the older commit, and no name that a tool would load as code. A file
+//! that a commit has under the name of a state belongs to that commit, like its other files. Links are never followed:
+//! a run may have created them anywhere.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,8 +17,20 @@ use tracing::warn;
 
 use super::mirror::{make_dir, remove_all};
 
-/// Files that stay when a checkout moves to another commit, as patterns of git.
-pub(super) const PATTERNS: &[&str] = &[
+/// Files that `git clean` leaves when a checkout moves to another commit, as its patterns. The last one that matches
+/// decides. They are states, but neither directories with such names nor the settings of a backend. Directories of
+/// Terragrunt are left to [`sweep_disguised`], because there states lie in other repositories, which `git clean` removes.
+pub(super) const STAY: &[&str] = &[
+    "*.tfstate",
+    "*.tfstate.backup",
+    "*.tfstate.[0-9]*.backup",
+    ".*.tfstate.lock.info",
+    "!*/",
+    "!**/.terraform/**",
+    ".terragrunt-cache/",
+];
+/// Files of the tools, as patterns of git: nobody made them to change a plan.
+pub(super) const OF_TOOLS: &[&str] = &[
     ".terraform/",
     ".terragrunt-cache/",
     ".terraform.lock.hcl",
@@ -25,15 +38,28 @@ pub(super) const PATTERNS: &[&str] = &[
     "*.tfstate.*",
     "terraform.tfstate.d/",
 ];
-/// Directories of [`PATTERNS`]. Its other entry that is no state is `LOCK_FILE`.
-const DIRS: [&str; 3] = [DATA, ".terragrunt-cache", "terraform.tfstate.d"];
-const LOCK_FILE: &str = ".terraform.lock.hcl";
+/// Directory where Terragrunt runs a project with remote code, so that local states lie there.
+const CACHE: &str = ".terragrunt-cache";
 /// Directory where the settings of a backend lie under the name of a state.
 const DATA: &str = ".terraform";
 
-/// Returns true if a file with this name is a local state, or a copy or lock of one.
+/// Returns true if a file with this name is a local state, or a copy or lock of one. All other names go, because tools load
+/// files by the end of their names: `x.tfstate.tf` is code.
 fn is_state(name: &str) -> bool {
-    name.ends_with(".tfstate") || name.contains(".tfstate.")
+    if name.ends_with(".tfstate") {
+        return true;
+    }
+    let Some((before, kind)) = name.rsplit_once(".tfstate.") else {
+        return false;
+    };
+    match kind {
+        "backup" => true,
+        "lock.info" => before.starts_with('.'),
+        // `state rm` and the like write a copy with the time.
+        other => other
+            .strip_suffix(".backup")
+            .is_some_and(|time| !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit())),
+    }
 }
 
 /// Returns true if a file in this directory is a state; the directory `.terraform` contains none.
@@ -63,36 +89,61 @@ impl Committed {
     }
 }
 
-/// Removes everything below a directory except files and directories of [`PATTERNS`] that were not committed.
-/// `git clean` does much the same where it looks, which excludes directories of submodules.
+/// Removes everything below a directory except states that were not committed. `git clean` does much the same where it
+/// looks, which excludes directories of submodules.
 pub(super) fn sweep(root: &Path, committed: &Committed) -> io::Result<()> {
-    sweep_dir(root, Path::new(""), committed).map(drop)
+    sweep_below(root, Path::new(""), committed)
 }
 
-/// Sweeps one directory and returns true if it is empty afterwards.
-fn sweep_dir(root: &Path, dir: &Path, committed: &Committed) -> io::Result<bool> {
-    let mut is_empty = true;
-    for entry in fs::read_dir(root.join(dir))? {
-        let entry = entry?;
-        let (name, path) = (entry.file_name(), entry.path());
-        let from_root = dir.join(&name);
-        let name = name.to_string_lossy();
-        let goes = if entry.file_type()?.is_dir() {
-            let goes = !DIRS.contains(&&*name) && sweep_dir(root, &from_root, committed)?;
-            if goes {
-                fs::remove_dir(&path)?;
+/// Removes what `git clean` would leave although it is no state: all but states in the directories of Terragrunt, and links
+/// with names of states. Files that a commit has there are removed as well, so this comes before git writes the files of
+/// the commit.
+pub(super) fn sweep_disguised(root: &Path) -> io::Result<()> {
+    let mut todo = vec![PathBuf::new()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(root.join(&dir))? {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            let path = dir.join(&name);
+            if kind.is_symlink() && is_state(&name.to_string_lossy()) {
+                fs::remove_file(entry.path())?;
+            } else if kind.is_dir() && name == CACHE {
+                sweep_below(root, &path, &Committed::default())?;
+            } else if kind.is_dir() {
+                todo.push(path);
             }
-            goes
-        } else {
-            let goes = !is_state(&name) && name != LOCK_FILE || committed.has(&from_root);
-            if goes {
-                fs::remove_file(&path)?;
-            }
-            goes
-        };
-        is_empty &= goes;
+        }
     }
-    Ok(is_empty)
+    Ok(())
+}
+
+/// Sweeps a directory below the root, and removes directories that are empty then, but not the root.
+fn sweep_below(root: &Path, top: &Path, committed: &Committed) -> io::Result<()> {
+    let (mut swept, mut todo) = (Vec::new(), vec![top.to_owned()]);
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(root.join(&dir))? {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            let path = dir.join(&name);
+            let stays = kind.is_file()
+                && is_state_in(&dir, &name.to_string_lossy())
+                && !committed.has(&path);
+            if kind.is_dir() {
+                todo.push(path);
+            } else if !stays {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        swept.push(dir);
+    }
+    // A directory comes after the one that it is in.
+    for dir in swept.iter().rev().filter(|dir| dir.as_os_str() != "") {
+        match fs::remove_dir(root.join(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 /// Moves uncommitted states out of a checkout that will be created again. A state that is already aside stays there,
@@ -205,38 +256,70 @@ mod tests {
         found.join(" ")
     }
 
-    const LEFT: [&str; 9] = [
+    /// The names of the first ones are made to look like states.
+    const LEFT: [&str; 18] = [
         "x_override.tf",
+        "x.tfstate.z_override.tf",
+        "x.tfstate.auto.tfvars",
+        "x.tfstate.1z.backup",
+        "x.tfstate.lock.info",
+        "evil.tfstate/main.tf",
+        "terraform.tfstate.d/eu/main.tf",
         "a/made/gen.auto.tfvars",
-        "a/terraform.tfstate",
-        "a/terraform.tfstate.backup",
         "a/.terraform/terraform.tfstate",
         "a/.terraform/providers/p",
         "a/.terraform.lock.hcl",
-        "a/terraform.tfstate.d/eu/terraform.tfstate",
         "b/.terragrunt-cache/1/main.tf",
+        "a/.terraform.tfstate.lock.info",
+        "a/terraform.tfstate",
+        "a/terraform.tfstate.1764500000.backup",
+        "a/terraform.tfstate.backup",
+        "a/terraform.tfstate.d/eu/terraform.tfstate",
+        "b/.terragrunt-cache/1/terraform.tfstate",
     ];
+    const STATES: usize = 6;
 
     #[test]
-    fn a_sweep_leaves_what_init_brought_and_states() {
+    fn a_sweep_leaves_states_alone() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         write(&root, &LEFT);
         write(dir.path(), &["outside/x.tf"]);
         symlink(dir.path().join("outside"), root.join("link")).unwrap();
+        symlink(dir.path().join("outside"), root.join("link.tfstate")).unwrap();
         sweep(&root, &Committed::default()).unwrap();
-        let mut left = LEFT[2..].to_vec();
+        let mut left = LEFT[LEFT.len() - STATES..].to_vec();
         left.sort_unstable();
         assert_eq!(told(&root), left.join(" "));
         assert!(!root.join("a/made").exists() && root.join("a").exists());
         assert_eq!(told(&dir.path().join("outside")), "x.tf");
-        sweep(
-            &root,
-            &Committed::of(b"main.tf\0a/terraform.tfstate\0a/.terraform.lock.hcl\0"),
-        )
-        .unwrap();
-        left.retain(|file| !["a/terraform.tfstate", "a/.terraform.lock.hcl"].contains(file));
-        assert_eq!(told(&root), left.join(" "), "those were of a commit");
+        sweep(&root, &Committed::of(b"main.tf\0a/terraform.tfstate\0")).unwrap();
+        left.retain(|file| *file != "a/terraform.tfstate");
+        assert_eq!(told(&root), left.join(" "), "that was of a commit");
+    }
+
+    #[test]
+    fn what_looks_like_a_state_goes_before_git_cleans() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        write(root, &LEFT);
+        write(
+            root,
+            &[
+                "b/.terragrunt-cache/2/x/.git/HEAD",
+                "c/.terragrunt-cache/1/x.tf",
+            ],
+        );
+        symlink("/etc", root.join("link.tfstate")).unwrap();
+        symlink("/etc", root.join("link")).unwrap();
+        sweep_disguised(root).unwrap();
+        let gone = "b/.terragrunt-cache/1/main.tf";
+        let mut left: Vec<&str> = LEFT.into_iter().filter(|file| *file != gone).collect();
+        left.push("link");
+        left.sort_unstable();
+        assert_eq!(told(root), left.join(" "));
+        assert!(root.join("c").exists() && !root.join("c/.terragrunt-cache").exists());
+        assert!(!root.join("b/.terragrunt-cache/2").exists());
     }
 
     #[test]
@@ -256,7 +339,9 @@ mod tests {
             ],
         );
         put_aside(&root, &aside, &Committed::of(b"c/terraform.tfstate\0")).unwrap();
-        let states = "a/terraform.tfstate a/terraform.tfstate.backup a/terraform.tfstate.d/eu/terraform.tfstate";
+        let mut states = LEFT[LEFT.len() - STATES..].to_vec();
+        states.sort_unstable();
+        let states = states.join(" ");
         assert_eq!(
             told(&aside),
             format!("{states} gone/deep/terraform.tfstate own/terraform.tfstate")

@@ -172,7 +172,7 @@ impl Mirror {
         let output = self
             .run(
                 &doing,
-                cmd.args(kept::PATTERNS.iter().flat_map(|pattern| ["-x", *pattern])),
+                cmd.args(kept::OF_TOOLS.iter().flat_map(|pattern| ["-x", *pattern])),
             )
             .await?;
         let mut files = TreeFiles {

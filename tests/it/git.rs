@@ -820,27 +820,40 @@ async fn a_commit_that_was_not_fetched_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_checkout_is_used_again_and_keeps_what_init_brought() {
+async fn a_checkout_is_used_again_and_only_states_stay_for_another_commit() {
     let world = World::new().await;
-    let commits = world.pull("main.tf=two dir/x.tf=x old.tf=o").await;
+    let commits = world
+        .pull("main.tf=two dir/x.tf=x old.tf=o net.tfstate/main.tf=net")
+        .await;
     let checkout = world.checkout(&commits).await;
     let write = |name: &str| {
         std::fs::create_dir_all(checkout.path.join(name).parent().unwrap()).unwrap();
         std::fs::write(checkout.path.join(name), "left").unwrap();
     };
     let kept = [
-        "dir/.terraform/modules/a/.git/HEAD",
-        "dir/.terraform.lock.hcl",
         "terraform.tfstate",
         "x.tfstate.backup",
+        "dir/terraform.tfstate.d/eu/terraform.tfstate",
+        "dir/.terragrunt-cache/1/2/terraform.tfstate",
     ];
     let dropped = [
         "generated.tf",
         "default.tfplan",
         "cloned/.git/HEAD",
-        "now-tracked.tf",
+        "dir/.terraform/modules/a/.git/HEAD",
+        "dir/.terraform/terraform.tfstate",
+        "dir/.terraform.lock.hcl",
+        "dir/.terragrunt-cache/1/2/.git/HEAD",
+        "dir/.terragrunt-cache/1/2/main.tf",
+        // Tools would load these as code.
+        "dir/x.tfstate.z_override.tf",
+        "x.tfstate.auto.tfvars",
+        "dir/evil.tfstate/main.tf",
+        "dir/terraform.tfstate.d/eu/main.tf",
+        "net.tfstate/z_override.tf",
     ];
     kept.into_iter().chain(dropped).for_each(write);
+    write("now-tracked.tf");
     write("main.tf");
 
     let again = world.checkout(&commits).await;
@@ -853,24 +866,17 @@ async fn a_checkout_is_used_again_and_keeps_what_init_brought() {
     );
 
     let commits = world
-        .pull("main.tf=two dir/x.tf=x now-tracked.tf=theirs renamed.tf=o")
+        .pull("main.tf=two dir/x.tf=x now-tracked.tf=theirs renamed.tf=o net.tfstate/main.tf=net")
         .await;
     let moved = world.checkout(&commits).await;
     assert!(!moved.fresh);
     assert_eq!(kept.map(|name| read(&moved, name)), ["left"; 4]);
+    for gone in dropped.into_iter().chain(["old.tf"]) {
+        assert_eq!(read(&moved, gone), "(NotFound)", "{gone}");
+    }
     assert_eq!(
-        [
-            "generated.tf",
-            "default.tfplan",
-            "cloned/.git/HEAD",
-            "old.tf"
-        ]
-        .map(|name| read(&moved, name)),
-        ["(NotFound)"; 4]
-    );
-    assert_eq!(
-        ["now-tracked.tf", "renamed.tf"].map(|name| read(&moved, name)),
-        ["theirs", "o"]
+        ["now-tracked.tf", "renamed.tf", "net.tfstate/main.tf"].map(|name| read(&moved, name)),
+        ["theirs", "o", "net"]
     );
 }
 

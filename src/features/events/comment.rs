@@ -2,7 +2,8 @@
 
 use super::{DeliveryEnd, renew_locks};
 use crate::command::{
-    ApplyCommand, ApprovePoliciesCommand, Command, CommentReading, ImportCommand, StateRmCommand,
+    ApplyCommand, ApprovePoliciesCommand, Command, CommentReading, ImportCommand, PlanCommand,
+    StateRmCommand,
 };
 use crate::context::Ctx;
 use crate::features::accounts;
@@ -86,6 +87,10 @@ async fn with_facts(
         }),
         Command::Apply(command) => Command::Apply(ApplyCommand {
             written_at: event.written_at,
+            ..command
+        }),
+        Command::Plan(command) if ctx.settings.repos.allow_forks => Command::Plan(PlanCommand {
+            head: known_head(ctx, event).await?,
             ..command
         }),
         Command::Import(command) => Command::Import(ImportCommand {

@@ -7,7 +7,7 @@ use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
-use crate::model::{CommandKind, ProjectKey, Pull};
+use crate::model::{CommandKind, CommitSha, ProjectKey, Pull};
 use crate::queue::JobError;
 use crate::render::UserText;
 use crate::store::CommandRow;
@@ -76,9 +76,11 @@ async fn decide(
 }
 
 /// Returns true if the command would run code of a fork that nobody with write access requested. That is a plan from
-/// the queue of a lock, or a commit that arrived while the command was running.
+/// the queue of a lock, or a commit that arrived while the command was running, or after the comment that requested a plan.
 fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &CommandSpec) -> bool {
-    let has_moved = || row.head.as_ref().is_some_and(|head| *head != pull.head);
+    let moved_from =
+        |known: &Option<CommitSha>| known.as_ref().is_some_and(|head| *head != pull.head);
+    let has_moved = || moved_from(&row.head);
     let is_unasked = match spec {
         CommandSpec::Turn(_) => true,
         // For an event, the people behind the code have just been checked.
@@ -89,6 +91,7 @@ fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &CommandSpec) -> bool
         | CommandSpec::Mistake(_)
         | CommandSpec::NotServed
         | CommandSpec::Unclaimed => false,
+        CommandSpec::Command(Command::Plan(plan)) => has_moved() || moved_from(&plan.head),
         CommandSpec::Command(_) => has_moved(),
     };
     is_unasked && pull.is_fork()

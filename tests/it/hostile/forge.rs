@@ -2,8 +2,9 @@
 //! repository.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Change, Fault, NewPull, Role};
+use lockkeeper::emulator::{Change, Delivering, Fault, NewPull, Role};
 use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
 
 use crate::support::bot::{Bot, LOGIN, REPO};
 use crate::support::db::{Backend, story};
@@ -21,6 +22,7 @@ story!(
     everyone_is_not_everyone_on_a_public_repository,
     a_fork_is_planned_only_when_somebody_who_may_write_asks,
     a_fork_that_moves_on_before_its_turn_is_not_planned,
+    a_fork_that_moves_on_after_the_comment_is_not_planned,
 );
 
 const NETWORK: (&str, &str) = ("network/main.tf", "# fake: add 1 change 0 destroy 0\n");
@@ -327,6 +329,36 @@ async fn a_fork_is_planned_only_when_somebody_who_may_write_asks(backend: Backen
         );
         bot.end(&[NET_LOCK]).await;
     }
+}
+
+/// The command waits when the author of the fork pushes, and the event about the push is late.
+async fn a_fork_that_moves_on_after_the_comment_is_not_planned(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("allow-fork-prs", "true")]).await;
+    let (fork, pull) = from_fork(&bot, "stranger").await;
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper plan")
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    bot.github.set_delivering(Delivering::Held).await;
+    let more = [Change::write("network/more.tf", "# fake\n")];
+    bot.github.push(&fork, "evil", &more).await.unwrap();
+    let done = bot.replica.tick_command().await.unwrap();
+    assert_ne!(done, Tick::Idle);
+    bot.settle().await;
+    assert_eq!(
+        bot.calls(),
+        Vec::<String>::new(),
+        "bob has not seen that commit"
+    );
+    let told = bot.comment(pull);
+    assert!(
+        told.starts_with("**Plan refused**: `stranger` may not plan: "),
+        "{told}"
+    );
+    bot.hear(pull, "bob", "lockkeeper plan").await;
+    assert!(bot.comment(pull).contains(": planned\n"));
+    bot.end(&[NET_LOCK]).await;
 }
 
 async fn a_fork_that_moves_on_before_its_turn_is_not_planned(backend: Backend) {

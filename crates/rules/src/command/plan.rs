@@ -8,6 +8,7 @@ use super::mistake::CommandFault;
 use super::printer::Printer;
 use super::spec::{CommandName, GrammarRow, Operands, WordRules};
 use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
+use crate::model::CommitSha;
 
 /// The `plan` command, which shows what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -18,6 +19,10 @@ pub struct PlanCommand {
     pub verbose: bool,
     /// Arguments for `terraform plan`, without blocked flags.
     pub extra_args: Vec<String>,
+    /// Head commit of a pull request from a fork that the server knew when it read the comment. It is not a part of the
+    /// text: the author of the comment has not seen a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<CommitSha>,
 }
 
 pub(super) static SPEC: GrammarRow = GrammarRow {
@@ -42,6 +47,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
         target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         extra_args: arguments.extra_texts(),
+        head: None,
     }))
 }
 

@@ -68,7 +68,8 @@ fn a_command() -> impl Strategy<Value = Command> {
             PlanCommand {
                 target,
                 verbose,
-                extra_args
+                extra_args,
+                head: None,
             }
         )),
         (located(), merge, extra_args()).prop_map(|((target, verbose), merge, extra_args)| {

@@ -286,7 +286,7 @@ impl Steps<'_> {
         DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
     }
 
-    /// Configures git for an `init`: with access to modules, and without bare repositories that a program makes around the
+    /// Configures git, and Mercurial, for an `init`: with access to modules, and without bare repositories that a program makes around the
     /// project meanwhile.
     fn with_git_config(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
         let before = self
@@ -297,7 +297,9 @@ impl Steps<'_> {
         let cmd = cmd
             .env("GIT_CONFIG_COUNT", (before + 1).to_string())
             .env(format!("GIT_CONFIG_KEY_{before}"), key)
-            .env(format!("GIT_CONFIG_VALUE_{before}"), value);
+            .env(format!("GIT_CONFIG_VALUE_{before}"), value)
+            // A repository of Mercurial in the checkout names programs as well, which `hg` starts to clone from it.
+            .env("HGRCSKIPREPO", "1");
         match modules {
             Some(access) => access.give(cmd, before + 1),
             None => cmd,

@@ -33,7 +33,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -461,10 +461,15 @@ impl PackageReader {
     pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, BlobError>> {
         let end = range.end.min(self.size);
         let package = self.clone();
+        let buffers = SentBuffers::default();
         let pieces = stream::iter((range.start..end).step_by(PIECE)).map(move |start| {
             let most = usize::try_from(end - start).map_or(PIECE, |left| left.min(PIECE));
-            let package = package.clone();
-            blocking(move || package.read_now(start, most).map(Bytes::from))
+            let (package, buffers) = (package.clone(), buffers.clone());
+            blocking(move || {
+                let mut buffer = buffers.take();
+                package.read_now(start, most, &mut buffer.bytes)?;
+                Ok(Bytes::from_owner(buffer))
+            })
         });
         pieces.buffered(PIECES_AT_ONCE).boxed()
     }
@@ -475,16 +480,17 @@ impl PackageReader {
         let size = size.map_err(|_| file_error(&self.path, ErrorKind::OutOfMemory.into()))?;
         let (package, digest) = (self.clone(), digest.clone());
         let read = move || {
-            let bytes = package.read_now(0, size)?;
+            let mut bytes = Vec::new();
+            package.read_now(0, size, &mut bytes)?;
             let is_whole = Sha256Digest::of(&bytes) == digest;
             Ok::<_, BlobError>(is_whole.then_some(bytes))
         };
         blocking(read).await
     }
 
-    /// Reads `most` bytes from an offset, or fewer if the package ends before. Waits for the disk.
-    fn read_now(&self, start: u64, most: usize) -> Result<Vec<u8>, BlobError> {
-        let mut bytes = vec![0; most];
+    /// Fills a buffer with `most` bytes from an offset, or fewer if the package ends before. Waits for the disk.
+    fn read_now(&self, start: u64, most: usize, bytes: &mut Vec<u8>) -> Result<(), BlobError> {
+        bytes.resize(most, 0);
         let mut count = 0;
         while count < most {
             let read = self.file.read_at(&mut bytes[count..], start + count as u64);
@@ -496,7 +502,43 @@ impl PackageReader {
             }
         }
         bytes.truncate(count);
-        Ok(bytes)
+        Ok(())
+    }
+}
+
+/// Buffers of one stream whose bytes were sent. They are filled again: new memory for each piece of a large package costs the
+/// kernel as much time as reading it.
+#[derive(Clone, Debug, Default)]
+struct SentBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// Buffer that becomes one of the sent ones when nobody needs its bytes any more.
+struct PieceBuffer {
+    bytes: Vec<u8>,
+    sent: SentBuffers,
+}
+
+impl SentBuffers {
+    fn take(&self) -> PieceBuffer {
+        PieceBuffer {
+            bytes: self.buffers().pop().unwrap_or_default(),
+            sent: self.clone(),
+        }
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsRef<[u8]> for PieceBuffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for PieceBuffer {
+    fn drop(&mut self) {
+        self.sent.buffers().push(std::mem::take(&mut self.bytes));
     }
 }
 

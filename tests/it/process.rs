@@ -352,6 +352,26 @@ async fn a_missing_program_is_an_error_and_not_an_exit_code() {
     insta::assert_snapshot!(error, @r#"the program "no-such-terraform" was not found or is not executable (searched: /usr/bin:/bin)"#);
 }
 
+/// The file lies outside of the checkout of a run.
+#[tokio::test]
+async fn a_run_cannot_write_to_the_hold_that_it_inherits() {
+    let dir = tempfile::tempdir().unwrap();
+    let hold = dir.path().join("hold");
+    let script = format!(
+        "for file in /proc/self/fd/*; do [ \"$(readlink \"$file\")\" = '{}' ] && number=${{file##*/}}; done\n\
+         echo \"inherited: ${{number:+yes}}\"; echo x 2>&- >&$number || echo refused",
+        hold.display()
+    );
+    let run = Run::start_holding(sh(&script).dir(dir.path()), LONG, Some(&hold));
+    let (lines, _) = run.finish().await;
+    let said: Vec<&str> = lines.iter().map(|line| line.1.as_str()).collect();
+    assert!(
+        said.contains(&"inherited: yes") && said.contains(&"refused"),
+        "{said:?}"
+    );
+    assert_eq!(std::fs::read(&hold).unwrap(), b"");
+}
+
 #[tokio::test]
 async fn the_hold_is_released_only_after_the_last_process_has_gone() {
     let dir = tempfile::tempdir().unwrap();
@@ -629,6 +649,19 @@ async fn a_program_in_a_sandbox_can_neither_signal_nor_look_into_processes_outsi
     );
 }
 
+/// Objects of System V would stay in the memory of the kernel until the machine restarts.
+#[tokio::test]
+async fn a_program_in_a_sandbox_leaves_nothing_in_shared_memory_of_the_kernel() {
+    let create = "import ctypes\nc = ctypes.CDLL(None, use_errno=True)\n\
+                  for call in ('shmget', 'semget', 'msgget'):\n    print(call, getattr(c, call)(0, 1, 0o1600), ctypes.get_errno())";
+    let said = within(
+        landlocked(),
+        &format!("exec /usr/bin/python3 -c \"{create}\""),
+    )
+    .await;
+    assert_eq!(said, "shmget -1 38\nsemget -1 38\nmsgget -1 38\n");
+}
+
 #[tokio::test]
 async fn short_calls_and_dialogues_are_confined_as_well() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -671,12 +704,22 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
     assert!(!exit.is_success() && said.contains("memory"), "{said}");
 }
 
+#[tokio::test]
+async fn a_run_gives_way_to_the_server_and_a_short_call_does_not() {
+    let own = sh("nice").output().await.unwrap().stdout.text().to_string();
+    let (lines, _) = Run::start(sh("nice"), LONG).finish().await;
+    let niceness = |text: &str| text.trim().parse::<i32>().unwrap();
+    assert_eq!(niceness(&lines[0].1), niceness(&own) + 5);
+}
+
 /// The limits concern all processes together. The test checks the limits and the messages.
 #[tokio::test]
 async fn limits_hold_for_all_processes_of_a_run_together() {
     let none = RunLimits::default();
     let hogs = "import os, sys, time\nfor _ in range(4):\n  if os.fork() == 0:\n    x = b'x' * (100 << 20); time.sleep(600)\n\
                 sys.exit(3 if os.wait()[1] == 9 else 4)";
+    let unmapped = "import os, time\nfile = os.memfd_create('x')\nfor _ in range(400): os.write(file, b'x' * (1 << 20))\n\
+                    time.sleep(600)";
     let burn = "for i in 1 2 3 4; do while :; do :; done & done; wait";
     let sleepers = "for i in $(seq 40); do sleep 600 & done; wait";
     for (script, limits, expected, reached) in [
@@ -687,6 +730,15 @@ async fn limits_hold_for_all_processes_of_a_run_together() {
                 ..none
             },
             Some(3),
+            ReachedLimit::Memory,
+        ),
+        (
+            format!("exec python3 -c \"{unmapped}\""),
+            RunLimits {
+                memory: Some(250 << 20),
+                ..none
+            },
+            None,
             ReachedLimit::Memory,
         ),
         (

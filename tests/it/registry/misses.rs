@@ -1345,6 +1345,14 @@ async fn go_gets_the_same_from_here_and_from_the_repositories() {
     );
     vanity.tag("v1.0.0");
     vanity.tag("sub/v1.0.0");
+    // Redirects keep the query of the request.
+    outside.redirect("/moved", &format!("https://{PAGES}/pages/moved"));
+    let moved = format!("{PAGES}/moved");
+    let page =
+        format!("<meta name=\"go-import\" content=\"{moved} git https://{CODE}/acme/moved\">");
+    outside.page("/pages/moved", &page);
+    let repository = outside.repository("acme/moved", &[("go.mod", &go_mod(&moved))]);
+    repository.tag("v1.0.0");
     let versions = [
         format!("{MODULE}@v1.0.0"),
         format!("{MODULE}/sub@v0.1.0"),
@@ -1358,6 +1366,7 @@ async fn go_gets_the_same_from_here_and_from_the_repositories() {
         ),
         format!("{PAGES}/net@v1.0.0"),
         format!("{PAGES}/net/sub@v1.0.0"),
+        format!("{moved}@v1.0.0"),
     ];
     let (site, kim) = site(&outside, "go *=wait").await;
     // On a busy machine, some fetches take longer than clients wait.

@@ -22,6 +22,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const MAX_PAGE: usize = 1 << 20;
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
+/// Query of a request for a page.
+const QUERY: &str = "go-get=1";
 
 /// Client for pages of hosts.
 pub(super) struct GoImports {
@@ -96,7 +98,7 @@ impl GoImports {
             )));
         }
         let mut url = page.clone();
-        url.set_query(Some("go-get=1"));
+        url.set_query(Some(QUERY));
         let failed = |error: reqwest::Error| {
             let why = if error.is_redirect() {
                 "it leads to an address that is not on --registry-vcs-allowlist"
@@ -129,11 +131,21 @@ impl GoImports {
 
 /// Follows redirects to allowed addresses alone.
 fn follow(attempt: Attempt<'_>, hosts: &VcsHosts) -> Action {
-    if attempt.previous().len() > MAX_REDIRECTS || !hosts.allows(attempt.url()) {
+    if attempt.previous().len() > MAX_REDIRECTS || !is_allowed(attempt.url(), hosts) {
         attempt.error("the address is not allowed")
     } else {
         attempt.follow()
     }
+}
+
+/// Returns true if a redirect may lead to this address. Hosts keep the query of the request in it, and allowed addresses have
+/// none.
+fn is_allowed(url: &Url, hosts: &VcsHosts) -> bool {
+    let mut url = url.clone();
+    if url.query() == Some(QUERY) {
+        url.set_query(None);
+    }
+    hosts.allows(&url)
 }
 
 /// Returns the one line whose root is a beginning of the path. Proxies of modules are not asked.
@@ -270,6 +282,28 @@ mod tests {
         let two = "<meta name=go-import content='a.org/x git https://one.org'>\
             <meta name=go-import content='a.org/x git https://two.org'>";
         assert_eq!(chosen("a.org/x", two), None);
+    }
+
+    #[test]
+    fn a_redirect_with_the_query_of_the_request_leads_to_allowed_hosts() {
+        let hosts = ["go.example.org", "code.example.org/acme"];
+        let hosts = hosts.iter().map(|host| host.parse().unwrap());
+        let hosts = VcsHosts::new(hosts.collect());
+        for (url, expected) in [
+            ("https://go.example.org/net?go-get=1", true),
+            ("https://go.example.org/net/?go-get=1", true),
+            ("https://go.example.org/net", true),
+            ("https://code.example.org/acme/net?go-get=1", true),
+            ("https://code.example.org/other/net?go-get=1", false),
+            ("https://other.example.org/net?go-get=1", false),
+            ("http://go.example.org/net?go-get=1", false),
+            ("https://go.example.org/net?go-get=1#x", false),
+            ("https://go.example.org/net?go-get=2", false),
+            ("https://go.example.org/net?go-get=1&to=x", false),
+            ("https://go.example.org/net?", false),
+        ] {
+            assert_eq!(is_allowed(&url.parse().unwrap(), &hosts), expected, "{url}");
+        }
     }
 
     #[test]

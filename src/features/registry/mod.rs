@@ -6,6 +6,7 @@
 //! | `store.rs` | versions, the log and its hashes |
 //! | `rows.rs` | rows that are written many at a time |
 //! | `namespaces.rs` | names that belong to owners |
+//! | `readers.rs` | owners and readers of names, of peers as well |
 //! | `tokens.rs` | tokens of clients and of scripts |
 //! | `deployment.rs` | the name and the signing key of this deployment |
 //! | `service.rs` | `Registry`: everything that other files do with versions and the log |
@@ -40,6 +41,7 @@ mod namespaces;
 mod packaging;
 mod pages;
 mod peers;
+mod readers;
 mod rows;
 mod runs;
 mod serve;

@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use insta::assert_snapshot;
 use lockkeeper::claims::application_add;
 use lockkeeper::emulator::{Change, NewPull};
-use lockkeeper::features::registry::Visibility;
+use lockkeeper::features::registry::{JoinRequest, Visibility};
 use lockkeeper::model::{ApplicationFields, ForgeHosts, OwnerName, PullNumber, Rights};
+use lockkeeper::secret::Secret;
 use lockkeeper_registry::records::TakedownKind;
+use lockkeeper_registry::states::VersionState;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::deployments::Deployment;
 use super::site::find_go;
 use super::world::{HOST, Office, archive, by_ops, write_keys};
 use crate::e2e::world::{REPO, Said, World};
-use crate::support::db::execute_on;
+use crate::support::db::{Backend, execute_on};
 use crate::support::program::{lockkeeper, run};
-use crate::support::server::{HOST as FORGE, RUNNER, Settings};
+use crate::support::server::{HOST as FORGE, RUNNER, Settings, within};
 
 /// Version of the module in the repository.
 const USED: &str = "1.2.3";
@@ -120,6 +123,42 @@ impl Site {
         let pull = self.world.open(branch, &files).await;
         let said = self.world.answer(pull).await;
         (pull, said)
+    }
+
+    /// Lets another deployment join, whose versions count for these names. Everyone who reads public names reads them.
+    async fn joined_by(&self, other: &Deployment, accepts: &[&str]) {
+        let url = other.url.to_string();
+        let mut args = vec!["--url", url.as_str()];
+        args.extend(accepts.iter().flat_map(|names| ["--accept", *names]));
+        let database = self.world.server.database();
+        let said = lockkeeper(&["registry", "peers", "invite"], &database, &args, &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let request = JoinRequest {
+            url: self.world.server.url().parse().unwrap(),
+            word: Secret::new(said.out.trim()),
+            shares: accepts.join("\n").parse().unwrap(),
+            accepts: "".parse().unwrap(),
+            visibility: Visibility::Public,
+        };
+        let joined = other.peers.join(request, &by_ops()).await.unwrap();
+        joined.unwrap();
+    }
+
+    /// Waits until a version of another deployment has a state here.
+    async fn heard_from(&self, other: &Deployment, key: &str, state: VersionState) {
+        other.push().await;
+        let key = key.parse().unwrap();
+        // The server may read the log of the other one at the same time, and nothing is pushed then.
+        within("the record of another deployment", async {
+            loop {
+                let version = self.office.registry.version(&key).await.unwrap();
+                if version.is_some_and(|version| version.known.state() == state) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     /// Runs `lockkeeper registry uses` on the database of the server.
@@ -496,6 +535,73 @@ async fn a_forged_list_of_modules_tells_nothing_about_modules_of_others() {
         .is("apply refused | . default refused")
         .says("uses a module that the registry does not serve any more. Nothing was applied.");
     assert!(!refused.text.contains("leaks the keys"), "{}", refused.text);
+    site.world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modules_of_another_deployment_are_named_like_those_of_owners_here() {
+    let site = Site::open_with(Visibility::Owner, |settings, dir| {
+        planned_by(
+            settings,
+            dir,
+            |notes| json!([{"run": format!("env > {notes}/variables")}, "init", "plan"]),
+        )
+    })
+    .await;
+    let partner = Deployment::open(Backend::Sqlite, "partner.example.org", &[]).await;
+    for prefix in ["module partner", "go partner.example.org/net"] {
+        partner.office.namespace(prefix, Visibility::Public).await;
+    }
+    let names = ["module partner/*", "go partner.example.org/net/..."];
+    site.joined_by(&partner, &names).await;
+    let used = "module partner/vpc/aws 1.2.3";
+    let main: [(&str, &[u8]); 1] = [("main.tf", b"output \"size\" {\n  value = \"large\"\n}\n")];
+    let newer = "module partner/vpc/aws 1.2.4";
+    partner.office.publish(used, &main).await;
+    partner.office.publish(newer, &main).await;
+    site.heard_from(&partner, used, VersionState::Added).await;
+
+    let code = project(USED).replace("acme/vpc/aws", "partner/vpc/aws");
+    let pull = site.world.open("feature", &[("main.tf", &code)]).await;
+    let said = site.world.answer(pull).await;
+    said.is("autoplan success | . default planned")
+        .says("large");
+    assert!(!said.text.contains("[!"), "{}", said.text);
+    // The run may read no namespace of Go here.
+    let variables = site.note("variables");
+    assert!(
+        variables.contains("GONOSUMDB=partner.example.org/net\n") && variables.contains("GOPROXY="),
+        "{variables}"
+    );
+
+    partner
+        .office
+        .deprecate(used, "leaks addresses", Some(newer))
+        .await;
+    site.heard_from(&partner, used, VersionState::Deprecated)
+        .await;
+    let said = site.world.ask(pull, "lockkeeper plan").await;
+    said.is("plan success | . default planned");
+    assert!(
+        shown(&said).contains(
+            "* `partner/vpc/aws` `1.2.3` was **deprecated** on DATE: leaks addresses. Use `partner/vpc/aws` `1.2.4` instead."
+        ),
+        "{}",
+        said.text
+    );
+
+    let kind = TakedownKind::Security;
+    partner.office.take_down(used, kind, "has a key").await;
+    site.heard_from(&partner, used, VersionState::Deleted).await;
+    let refused = site.world.ask(pull, "lockkeeper apply").await;
+    refused.is("apply refused | . default refused");
+    assert!(
+        shown(&refused).contains(
+            "`partner/vpc/aws 1.2.3`, which was taken down (security) on DATE: has a key. Nothing was applied."
+        ),
+        "{}",
+        refused.text
+    );
     site.world.finish(&["#1 . default"]).await;
 }
 

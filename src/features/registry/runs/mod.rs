@@ -2,19 +2,22 @@
 //!
 //! | File | Content |
 //! |---|---|
+//! | `go_names.rs` | names of Go modules that `go` must not show to the public checksum database |
 //! | `uses.rs` | versions that plans use, in the database |
 //! | `notes.rs` | deprecated and taken-down versions, for comments |
 
+mod go_names;
 mod notes;
 mod uses;
 
 use lockkeeper_registry::names::{NameKind, RegistryName};
 use lockkeeper_registry::versions::VersionKey;
 
+use self::go_names::go_names;
 pub(crate) use self::notes::{module_notes, refused_apply};
 use self::uses::MAX_USES;
 pub use self::uses::{ModuleUse, VersionUse};
-use super::RegistryNamespace;
+use super::readers::Namespaces;
 use crate::context::RunCtx;
 use crate::model::{OwnerName, PlanId, Pull};
 use crate::workflow::{InstalledModule, RegistryAccess, RunReader, RunRegistry};
@@ -33,13 +36,7 @@ pub(crate) async fn access_of_run(
         return Ok(None);
     }
     let owner = reading_owner(ctx, pull).await?;
-    let namespaces = ctx.store.registry_namespaces().await?.into_iter();
-    let go_names = namespaces
-        .filter(|namespace| {
-            namespace.prefix.kind() == NameKind::Go && is_readable(namespace, owner.as_ref())
-        })
-        .map(|namespace| namespace.prefix.as_str().to_owned())
-        .collect();
+    let go_names = go_names(&ctx.store, owner.as_ref()).await?;
     Ok(registry.enter(RunReader { owner }, go_names))
 }
 
@@ -49,10 +46,6 @@ async fn reading_owner(ctx: &RunCtx, pull: &Pull) -> Result<Option<OwnerName>, s
         return Ok(None);
     }
     ctx.store.claim_owner_of(&pull.at.repo).await
-}
-
-fn is_readable(namespace: &RegistryNamespace, owner: Option<&OwnerName>) -> bool {
-    namespace.is_public() || owner == Some(&namespace.owner)
 }
 
 /// Lists the deprecated and taken-down versions that a plan uses, as far as its runs may read their names. The list of
@@ -67,12 +60,10 @@ pub(crate) async fn plan_notices(
         return Ok(uses);
     }
     let owner = reading_owner(ctx, pull).await?;
-    let namespaces = ctx.store.registry_namespaces().await?;
+    let namespaces = Namespaces::read(&ctx.store).await?;
     uses.retain(|used| {
-        let name = used.key.name();
-        let mut namespaces = namespaces.iter();
-        let namespace = namespaces.find(|namespace| namespace.prefix.covers(&name));
-        namespace.is_some_and(|namespace| is_readable(namespace, owner.as_ref()))
+        let access = namespaces.of(&used.key.name());
+        access.is_some_and(|access| access.is_read_by_run(owner.as_ref()))
     });
     Ok(uses)
 }

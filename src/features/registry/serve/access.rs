@@ -23,8 +23,8 @@ use axum::http::{HeaderMap, header};
 use lockkeeper_registry::names::RegistryName;
 use tokio::sync::Semaphore;
 
+use super::super::readers::NamespaceAccess;
 use super::super::{Token, TokenAction, TokenId, Visibility};
-use super::catalog::NamespaceAccess;
 use super::refusal::ServeRefusal;
 use crate::kit::web::auth;
 use crate::workflow::RunReader;
@@ -65,15 +65,13 @@ impl Reader {
             return false;
         };
         match (self, namespace.visibility) {
-            (Self::Anonymous | Self::Run { .. }, Visibility::Public) => true,
+            (Self::Run { run, .. }, _) => namespace.is_read_by_run(run.owner.as_ref()),
+            (Self::Anonymous, Visibility::Public) => true,
             (Self::Anonymous, Visibility::Owner) => false,
             (Self::Token { token, is_open }, Visibility::Public) => {
                 *is_open || token.allows(TokenAction::Read, name)
             }
             (Self::Token { token, .. }, Visibility::Owner) => reads_by_name(token, name),
-            (Self::Run { run, .. }, Visibility::Owner) => {
-                namespace.owner.is_some() && run.owner == namespace.owner
-            }
         }
     }
 

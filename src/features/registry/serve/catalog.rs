@@ -16,7 +16,6 @@
 //!   before the reading.
 //! - *Limited*: each kind of data has a number of bytes, and what was not used lately is forgotten.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use lockkeeper_registry::names::{NameKind, NamePattern, NamePrefix, RegistryName};
+use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::{LogId, Record};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::tlog::Tile;
@@ -33,17 +32,14 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::super::misses::MissFacts;
-use super::super::namespaces::beginnings;
+use super::super::readers::Namespaces;
 use super::super::state::{RegistryState, StateReader};
 use super::super::{
-    NamePatterns, PeerState, Registry, RegistryError, RegistryVersion, Token, TokenId,
-    VersionNotice, VersionOrigin, Visibility,
+    Registry, RegistryError, RegistryVersion, Token, TokenId, VersionNotice, VersionOrigin,
 };
 use super::answer::TaggedContent;
 use super::memory::PackageMemory;
 use crate::kit::recent::RecentMap;
-use crate::model::OwnerName;
 
 /// Limits of each kind of data in bytes.
 const VERSION_BYTES: usize = 32 << 20;
@@ -146,34 +142,6 @@ pub(super) struct ListedVersion {
     pub is_served: bool,
 }
 
-/// Owner and visibility of all namespaces.
-#[derive(Debug, Default)]
-pub(super) struct Namespaces {
-    owned: HashMap<(NameKind, String), NamespaceAccess>,
-    /// Prefixes in lower case, with their spelling.
-    folded: HashMap<(NameKind, String), NamePrefix>,
-    /// Names that come from other deployments, those with the fewest readers first.
-    peers: Vec<(NamePatterns, NamespaceAccess)>,
-    /// Names for which records of a deployment that has joined count.
-    joined: Vec<NamePatterns>,
-}
-
-/// Owner and visibility of a namespace, which decide who reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NamespaceAccess {
-    /// `None`: the name comes from another deployment or was fetched, and belongs to nobody here.
-    pub owner: Option<OwnerName>,
-    pub visibility: Visibility,
-}
-
-impl NamespaceAccess {
-    /// Access to names whose versions were all fetched.
-    pub const FOREIGN: Self = Self {
-        owner: None,
-        visibility: Visibility::Public,
-    };
-}
-
 impl KeptVersion {
     /// Largest `go.mod` file that is kept. Most are far smaller.
     pub const MAX_GO_MOD: usize = 4 << 10;
@@ -215,56 +183,6 @@ impl ListedVersion {
             go_time: version.go_time(),
             is_served: version.known.content().is_some(),
         }
-    }
-}
-
-impl Namespaces {
-    /// Returns owner and readers of a name. `None`: it is below no namespace and accepted from no other deployment, so only
-    /// versions that were fetched are served.
-    pub fn of(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
-        let kind = name.kind();
-        let owned = beginnings(name)
-            .into_iter()
-            .find_map(|prefix| self.owned.get(&(kind, prefix.to_owned())));
-        owned.or_else(|| self.of_peers(name))
-    }
-
-    /// Returns the facts that decide where a missing version of a name is looked for.
-    pub fn miss_facts(&self, name: &RegistryName) -> MissFacts<'_> {
-        let kind = name.kind();
-        let namespace = beginnings(name)
-            .into_iter()
-            .find_map(|prefix| self.folded.get(&(kind, prefix.to_ascii_lowercase())));
-        let mut joined = self.joined.iter();
-        // Records for a name in a namespace count only if a pattern names it.
-        let is_of_peers = joined.any(|patterns| match namespace {
-            Some(prefix) => patterns.name_it(name, &NamePattern::from(prefix.clone())),
-            None => patterns.matches(name),
-        });
-        MissFacts {
-            namespace: namespace.map(NamePrefix::as_str),
-            is_of_peers,
-        }
-    }
-
-    /// Returns the readers of a name that belongs to nobody here. If it is accepted from several deployments, the fewest.
-    fn of_peers(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
-        let mut peers = self.peers.iter();
-        let accepting = peers.find(|(patterns, _)| patterns.matches(name));
-        accepting.map(|(_, access)| access)
-    }
-
-    /// Takes the patterns of names that are accepted from peers.
-    fn sorted_peers(
-        peers: impl IntoIterator<Item = (NamePatterns, Visibility)>,
-    ) -> Vec<(NamePatterns, NamespaceAccess)> {
-        let peers = peers.into_iter().map(|(patterns, visibility)| {
-            let owner = None;
-            (patterns, NamespaceAccess { owner, visibility })
-        });
-        let mut peers: Vec<_> = peers.collect();
-        peers.sort_by_key(|(_, access)| access.visibility == Visibility::Public);
-        peers
     }
 }
 
@@ -550,33 +468,7 @@ impl Catalog {
         if let Some(namespaces) = &self.kept().namespaces {
             return Ok(Arc::clone(namespaces));
         }
-        let rows = self.registry.store().registry_namespaces().await?;
-        let folded = rows.iter().map(|row| {
-            let folded = row.prefix.as_str().to_ascii_lowercase();
-            ((row.prefix.kind(), folded), row.prefix.clone())
-        });
-        let folded = folded.collect();
-        let rows = rows.into_iter().map(|row| {
-            let key = (row.prefix.kind(), row.prefix.as_str().to_owned());
-            let access = NamespaceAccess {
-                owner: Some(row.owner),
-                visibility: row.visibility,
-            };
-            (key, access)
-        });
-        let peers = self.registry.store().registry_peers().await?;
-        let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
-        let joined = joined.map(|peer| peer.accepts.clone()).collect();
-        // What came from a removed peer is served as before (R8).
-        let peers = peers
-            .into_iter()
-            .map(|peer| (peer.accepts, peer.visibility));
-        let namespaces = Arc::new(Namespaces {
-            owned: rows.collect(),
-            folded,
-            peers: Namespaces::sorted_peers(peers),
-            joined,
-        });
+        let namespaces = Arc::new(Namespaces::read(self.registry.store()).await?);
         self.keep(snapshot, |kept| {
             kept.namespaces = Some(Arc::clone(&namespaces));
         });
@@ -598,77 +490,4 @@ impl Catalog {
 
 fn token_bytes(token: &Token) -> usize {
     500 + 200 * token.scopes.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_visibility_of_a_name_is_that_of_its_namespace() {
-        let namespaces = [
-            (NameKind::Module, "acme", Visibility::Public),
-            (NameKind::Go, "example.com/net", Visibility::Owner),
-            (NameKind::Go, "acme", Visibility::Owner),
-        ];
-        let namespaces = namespaces.map(|(kind, prefix, visibility)| {
-            let owner = Some("net".parse().unwrap());
-            let access = NamespaceAccess { owner, visibility };
-            ((kind, prefix.to_owned()), access)
-        });
-        let patterns = |text: &str| text.parse().unwrap();
-        let namespaces = Namespaces {
-            owned: namespaces.into(),
-            peers: Namespaces::sorted_peers([
-                (patterns("module *"), Visibility::Public),
-                (
-                    patterns("module closed/*\nmodule acme/*"),
-                    Visibility::Owner,
-                ),
-            ]),
-            ..Namespaces::default()
-        };
-        for (name, expected) in [
-            ("module acme/vpc/aws", Some(Visibility::Public)),
-            // Names of other deployments, but never those of owners here.
-            ("module other/vpc/aws", Some(Visibility::Public)),
-            ("module closed/vpc/aws", Some(Visibility::Owner)),
-            ("go example.com/net", Some(Visibility::Owner)),
-            ("go example.com/net/a/v2", Some(Visibility::Owner)),
-            ("go example.com/network", None),
-            ("go example.com", None),
-        ] {
-            let found = namespaces.of(&name.parse().unwrap());
-            let found = found.map(|namespace| namespace.visibility);
-            assert_eq!(found, expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_namespace_has_its_names_in_any_case() {
-        let key = (NameKind::Go, "github.com/acme".to_owned());
-        let patterns = |text: &str| text.parse().unwrap();
-        let namespaces = Namespaces {
-            folded: HashMap::from([(key, "go github.com/Acme".parse().unwrap())]),
-            joined: vec![
-                patterns("go github.com/Acme/net"),
-                patterns("module acme/*"),
-            ],
-            ..Namespaces::default()
-        };
-        for (name, namespace, is_of_peers) in [
-            ("go github.com/Acme/net", Some("github.com/Acme"), true),
-            ("go github.com/acme/net", Some("github.com/Acme"), false),
-            ("go github.com/ACME/other", Some("github.com/Acme"), false),
-            ("go github.com/acmes/net", None, false),
-            ("module acme/vpc/aws", None, true),
-        ] {
-            let expected = MissFacts {
-                namespace,
-                is_of_peers,
-            };
-            let name = name.parse().unwrap();
-            assert_eq!(namespaces.miss_facts(&name), expected, "{name}");
-        }
-    }
 }

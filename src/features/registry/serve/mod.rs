@@ -40,11 +40,12 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
-use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion, NamespaceAccess, Namespaces};
+use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion};
 pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
 pub(super) use self::refusal::ServeRefusal;
 use super::misses::MissAnswer;
+use super::readers::{NamespaceAccess, Namespaces};
 use super::{Misses, PeerExchange, Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};
 

@@ -1,0 +1,228 @@
+//! Owners and readers of names: those of a namespace here, or else those that an administrator chose for the names of another
+//! deployment. Answers to clients and everything about runs use one rule, so that a run reads a version exactly if its comment
+//! may name it.
+
+use std::collections::HashMap;
+
+use lockkeeper_registry::names::{NameKind, NamePattern, NamePrefix, RegistryName};
+
+use super::misses::MissFacts;
+use super::namespaces::beginnings;
+use super::{NamePatterns, PeerState, Visibility};
+use crate::model::OwnerName;
+use crate::store::{Result, Store};
+
+/// Owner and visibility of all namespaces.
+#[derive(Debug, Default)]
+pub(super) struct Namespaces {
+    owned: HashMap<(NameKind, String), NamespaceAccess>,
+    /// Prefixes in lower case, with their spelling.
+    folded: HashMap<(NameKind, String), NamePrefix>,
+    /// Names that come from other deployments, those with the fewest readers first.
+    peers: Vec<(NamePatterns, NamespaceAccess)>,
+    /// Names for which records of a deployment that has joined count.
+    joined: Vec<NamePatterns>,
+}
+
+/// Owner and visibility of a namespace, which decide who reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamespaceAccess {
+    /// `None`: the name comes from another deployment or was fetched, and belongs to nobody here.
+    pub owner: Option<OwnerName>,
+    pub visibility: Visibility,
+}
+
+impl NamespaceAccess {
+    /// Access to names whose versions were all fetched.
+    pub const FOREIGN: Self = Self {
+        owner: None,
+        visibility: Visibility::Public,
+    };
+
+    /// Returns true if a run reads the names that has the rights of this owner. Without one, it reads public names alone.
+    pub fn is_read_by_run(&self, owner: Option<&OwnerName>) -> bool {
+        match self.visibility {
+            Visibility::Public => true,
+            Visibility::Owner => self.owner.is_some() && self.owner.as_ref() == owner,
+        }
+    }
+}
+
+impl Namespaces {
+    /// Reads all namespaces and peers.
+    pub async fn read(store: &Store) -> Result<Self> {
+        let rows = store.registry_namespaces().await?;
+        let folded = rows.iter().map(|row| {
+            let folded = row.prefix.as_str().to_ascii_lowercase();
+            ((row.prefix.kind(), folded), row.prefix.clone())
+        });
+        let folded = folded.collect();
+        let rows = rows.into_iter().map(|row| {
+            let key = (row.prefix.kind(), row.prefix.as_str().to_owned());
+            let access = NamespaceAccess {
+                owner: Some(row.owner),
+                visibility: row.visibility,
+            };
+            (key, access)
+        });
+        let peers = store.registry_peers().await?;
+        let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
+        let joined = joined.map(|peer| peer.accepts.clone()).collect();
+        // What came from a removed peer is served as before (R8).
+        let peers = peers
+            .into_iter()
+            .map(|peer| (peer.accepts, peer.visibility));
+        Ok(Self {
+            owned: rows.collect(),
+            folded,
+            peers: Self::sorted_peers(peers),
+            joined,
+        })
+    }
+
+    /// Returns owner and readers of a name. `None`: it is below no namespace and accepted from no other deployment, so only
+    /// versions that were fetched are served.
+    pub fn of(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
+        let kind = name.kind();
+        let owned = beginnings(name)
+            .into_iter()
+            .find_map(|prefix| self.owned.get(&(kind, prefix.to_owned())));
+        owned.or_else(|| self.of_peers(name))
+    }
+
+    /// Returns the facts that decide where a missing version of a name is looked for.
+    pub fn miss_facts(&self, name: &RegistryName) -> MissFacts<'_> {
+        let kind = name.kind();
+        let namespace = beginnings(name)
+            .into_iter()
+            .find_map(|prefix| self.folded.get(&(kind, prefix.to_ascii_lowercase())));
+        let mut joined = self.joined.iter();
+        // Records for a name in a namespace count only if a pattern names it.
+        let is_of_peers = joined.any(|patterns| match namespace {
+            Some(prefix) => patterns.name_it(name, &NamePattern::from(prefix.clone())),
+            None => patterns.matches(name),
+        });
+        MissFacts {
+            namespace: namespace.map(NamePrefix::as_str),
+            is_of_peers,
+        }
+    }
+
+    /// Returns the readers of a name that belongs to nobody here. If it is accepted from several deployments, the fewest.
+    fn of_peers(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
+        let mut peers = self.peers.iter();
+        let accepting = peers.find(|(patterns, _)| patterns.matches(name));
+        accepting.map(|(_, access)| access)
+    }
+
+    /// Returns the prefixes of a kind that belong to owners here, in order.
+    pub fn owned(&self, kind: NameKind) -> Vec<(&str, &NamespaceAccess)> {
+        let owned = self.owned.iter().filter(|((of, _), _)| *of == kind);
+        let owned = owned.map(|((_, prefix), access)| (prefix.as_str(), access));
+        let mut owned: Vec<(&str, &NamespaceAccess)> = owned.collect();
+        owned.sort_unstable_by_key(|(prefix, _)| *prefix);
+        owned
+    }
+
+    /// Returns the patterns of names that are accepted from other deployments, and the readers of these names.
+    pub fn accepted(&self) -> impl Iterator<Item = (&NamePattern, Visibility)> {
+        self.peers.iter().flat_map(|(patterns, access)| {
+            let visibility = access.visibility;
+            patterns.iter().map(move |pattern| (pattern, visibility))
+        })
+    }
+
+    /// Creates namespaces from the prefix, owner and readers of each, and peers from patterns and the readers of their names.
+    #[cfg(test)]
+    pub fn of_tests(namespaces: &[(&str, &str, Visibility)], peers: &[(&str, Visibility)]) -> Self {
+        let namespaces = namespaces.iter().map(|(prefix, owner, visibility)| {
+            let prefix: NamePrefix = prefix.parse().unwrap();
+            let access = NamespaceAccess {
+                owner: Some(owner.parse().unwrap()),
+                visibility: *visibility,
+            };
+            ((prefix.kind(), prefix.as_str().to_owned()), access)
+        });
+        let peers = peers.iter();
+        let peers = peers.map(|(patterns, readers)| (patterns.parse().unwrap(), *readers));
+        Self {
+            owned: namespaces.collect(),
+            peers: Self::sorted_peers(peers),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the patterns of names that are accepted from peers.
+    fn sorted_peers(
+        peers: impl IntoIterator<Item = (NamePatterns, Visibility)>,
+    ) -> Vec<(NamePatterns, NamespaceAccess)> {
+        let peers = peers.into_iter().map(|(patterns, visibility)| {
+            let owner = None;
+            (patterns, NamespaceAccess { owner, visibility })
+        });
+        let mut peers: Vec<_> = peers.collect();
+        peers.sort_by_key(|(_, access)| access.visibility == Visibility::Public);
+        peers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_visibility_of_a_name_is_that_of_its_namespace() {
+        let namespaces = Namespaces::of_tests(
+            &[
+                ("module acme", "net", Visibility::Public),
+                ("go example.com/net", "net", Visibility::Owner),
+            ],
+            &[
+                ("module *", Visibility::Public),
+                ("module closed/*\nmodule acme/*", Visibility::Owner),
+            ],
+        );
+        for (name, expected) in [
+            ("module acme/vpc/aws", Some(Visibility::Public)),
+            // Names of other deployments, but never those of owners here.
+            ("module other/vpc/aws", Some(Visibility::Public)),
+            ("module closed/vpc/aws", Some(Visibility::Owner)),
+            ("go example.com/net", Some(Visibility::Owner)),
+            ("go example.com/net/a/v2", Some(Visibility::Owner)),
+            ("go example.com/network", None),
+            ("go example.com", None),
+        ] {
+            let found = namespaces.of(&name.parse().unwrap());
+            let found = found.map(|namespace| namespace.visibility);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_its_names_in_any_case() {
+        let key = (NameKind::Go, "github.com/acme".to_owned());
+        let patterns = |text: &str| text.parse().unwrap();
+        let namespaces = Namespaces {
+            folded: HashMap::from([(key, "go github.com/Acme".parse().unwrap())]),
+            joined: vec![
+                patterns("go github.com/Acme/net"),
+                patterns("module acme/*"),
+            ],
+            ..Namespaces::default()
+        };
+        for (name, namespace, is_of_peers) in [
+            ("go github.com/Acme/net", Some("github.com/Acme"), true),
+            ("go github.com/acme/net", Some("github.com/Acme"), false),
+            ("go github.com/ACME/other", Some("github.com/Acme"), false),
+            ("go github.com/acmes/net", None, false),
+            ("module acme/vpc/aws", None, true),
+        ] {
+            let expected = MissFacts {
+                namespace,
+                is_of_peers,
+            };
+            let name = name.parse().unwrap();
+            assert_eq!(namespaces.miss_facts(&name), expected, "{name}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::http::Method;
+use insta::assert_snapshot;
 use lockkeeper::config::server::MissLimits;
 use lockkeeper::features::registry::{
     AddNamespace, FillFault, ForeignVersions, LogOutcome, NewChange, Published, VersionOrigin,
@@ -499,10 +500,18 @@ async fn a_full_cache_keeps_nothing_more(db: &TestDb) {
     repository.tag("v1.1.0");
     let office = Office::open(db).await;
     let (_, token) = office.token(&["read:*"]).await;
+    let (_, other) = office.token(&["read:*"]).await;
     let quota = ("registry-cache-quota", "50KiB");
     let server = server(&office, db, 1, &outside, &[WAITS, quota]).await;
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 200);
-    assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 404);
+    // The token has fetched more than a tenth of everything that may be fetched.
+    let refused = server.get(&info(MODULE, "v1.1.0"), &token).await;
+    assert_eq!(refused.status.as_u16(), 404);
+    assert_snapshot!(refused.text().trim_end(), @"not found: code.example.org/acme/net.git v1.1.0 is not in this registry and was not fetched, because this token has fetched as much as one token may in an hour");
+    assert_eq!(fills(&server, "over_budget"), 1);
+    let failure = db.store().registry_fill_failure(&key(MODULE, "v1.1.0"));
+    assert_eq!(failure.await.unwrap(), None);
+    assert_eq!(server.status(&info(MODULE, "v1.1.0"), &other).await, 404);
     let (kind, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
     assert_eq!(kind, FillFault::Failed);
     assert!(why.contains("--registry-cache-quota is"), "{why}");
@@ -522,6 +531,7 @@ async fn a_go_mod_file_counts_in_the_quota(db: &TestDb) {
     repository.tag("v1.1.0");
     let office = Office::open(db).await;
     let (_, token) = office.token(&["read:*"]).await;
+    let (_, other) = office.token(&["read:*"]).await;
     let quota = ("registry-cache-quota", "1MiB");
     let server = server(&office, db, 1, &outside, &[WAITS, quota]).await;
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 200);
@@ -530,7 +540,7 @@ async fn a_go_mod_file_counts_in_the_quota(db: &TestDb) {
         .await;
     let cache = db.store().registry_cache().await.unwrap();
     assert_eq!(cache.bytes, (zip.body.len() + text.len()) as u64);
-    assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 404);
+    assert_eq!(server.status(&info(MODULE, "v1.1.0"), &other).await, 404);
     let (kind, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
     assert_eq!(kind, FillFault::Failed);
     assert!(why.contains("--registry-cache-quota is"), "{why}");

@@ -11,9 +11,11 @@
 //! A fill goes on when its client leaves. It ends with the server, and the next request begins it again.
 //!
 //! No token takes all places: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
-//! its requests that wait.
+//! its requests that wait. No token fills the quota of everything from elsewhere either: the bytes that its fills have stored in
+//! an hour have a limit, which is checked again before a fill leaves the queue.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -61,6 +63,40 @@ pub(in crate::features::registry) enum MissAnswer {
     Here,
     /// The version is not there, and may come later.
     NotHere,
+    /// The version is not there, and nothing was begun because of this limit.
+    Limited(FillLimit),
+}
+
+/// Limit that keeps a token from a further fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::features::registry) enum FillLimit {
+    /// Too many fills are in progress or in the queue.
+    Begun,
+    /// The token has begun too many in this hour.
+    Fills,
+    /// The fills of the token have stored too many bytes in this hour.
+    Bytes,
+}
+
+impl FillLimit {
+    /// Returns the outcome that is counted.
+    fn outcome(self) -> &'static str {
+        match self {
+            Self::Begun => "busy",
+            Self::Fills | Self::Bytes => "over_budget",
+        }
+    }
+}
+
+impl fmt::Display for FillLimit {
+    /// Shows the reason as a clause.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Begun => "too many modules are being fetched at the moment",
+            Self::Fills => "this token has started as many fetches as one token may in an hour",
+            Self::Bytes => "this token has fetched as much as one token may in an hour",
+        })
+    }
 }
 
 /// Outcome of a fill for those who wait.
@@ -86,6 +122,8 @@ pub(in crate::features::registry) struct FillParts {
     pub rules: MissRules,
     /// Limits that no flag sets.
     pub limits: MissLimits,
+    /// Number of bytes after which a token starts no more fetches in an hour.
+    pub bytes_of_token: u64,
     /// Leases of this server.
     pub leases: Leases,
     /// Metrics of this server.
@@ -111,6 +149,8 @@ struct TokenUse {
     since: Instant,
     fills: u32,
     lists: u32,
+    /// Number of bytes that its fills have stored in this hour.
+    bytes: u64,
     /// Number of fills in progress or in the queue, and of lists that are read.
     begun: usize,
     begun_lists: usize,
@@ -118,6 +158,44 @@ struct TokenUse {
     waiting: Arc<Semaphore>,
     /// Places of the token.
     places: Arc<Semaphore>,
+}
+
+impl TokenUse {
+    fn new(limits: &MissLimits, now: Instant) -> Self {
+        Self {
+            since: now,
+            fills: 0,
+            lists: 0,
+            bytes: 0,
+            begun: 0,
+            begun_lists: 0,
+            waiting: Arc::new(Semaphore::new(limits.waiting_of_token)),
+            places: Arc::new(Semaphore::new(limits.at_once_of_token)),
+        }
+    }
+
+    /// Counts from zero again after an hour.
+    fn begin_hour(&mut self, now: Instant) {
+        if now.duration_since(self.since) >= HOUR {
+            (self.since, self.fills, self.lists, self.bytes) = (now, 0, 0, 0);
+        }
+    }
+
+    /// Returns the limit that keeps the token from a further fill.
+    fn limit(&self, limits: &MissLimits, most_bytes: u64) -> Option<FillLimit> {
+        if self.begun >= limits.begun_of_token {
+            Some(FillLimit::Begun)
+        } else if self.fills >= limits.of_token {
+            Some(FillLimit::Fills)
+        } else {
+            self.has_stored(most_bytes).then_some(FillLimit::Bytes)
+        }
+    }
+
+    /// Returns true if the fills of this hour have stored more than this number of bytes.
+    fn has_stored(&self, most_bytes: u64) -> bool {
+        self.bytes > most_bytes
+    }
 }
 
 /// A fill that goes on.
@@ -158,7 +236,8 @@ struct Fill {
     key: VersionKey,
     asks_peers: bool,
     asks_hosts: bool,
-    /// Token whose request has begun it, for the audit log.
+    /// Token whose request has begun it, and the same for the audit log.
+    token: TokenId,
     requested_by: String,
 }
 
@@ -229,12 +308,16 @@ impl Misses {
             key: key.clone(),
             asks_peers: askable.peers,
             asks_hosts: askable.hosts,
+            token: token.id,
             requested_by: format!("token {} ({})", token.id, token.label),
         };
         let begun = match self.0.join(token.id, key) {
             Some(begun) => Some(begun),
             None if self.has_failed(key).await? => None,
-            None => self.begin(token.id, fill),
+            None => match self.begin(fill) {
+                Ok(begun) => Some(begun),
+                Err(limit) => return Ok(MissAnswer::Limited(limit)),
+            },
         };
         let (Some(mut end), true) = (begun, askable.is_waiting) else {
             return Ok(MissAnswer::NotHere);
@@ -334,39 +417,26 @@ impl Misses {
         Ok(failure.is_some_and(|failure| failure.is_in_effect(store.now())))
     }
 
-    /// Begins a fill, or finds the one that goes on. `None`: too many have begun.
-    fn begin(&self, token: TokenId, fill: Fill) -> Option<watch::Receiver<Option<FillEnd>>> {
-        let limits = self.0.parts.limits;
+    /// Begins a fill, or finds the one that goes on.
+    fn begin(&self, fill: Fill) -> Result<watch::Receiver<Option<FillEnd>>, FillLimit> {
+        let (limits, token) = (self.0.parts.limits, fill.token);
         let mut begun = lock(&self.0.begun);
         if let Some(fill) = begun.get_mut(&fill.key) {
-            return Some(self.0.lend(token, fill));
+            return Ok(self.0.lend(token, fill));
         }
-        if begun.len() >= limits.begun {
-            self.0.count("busy");
-            return None;
-        }
-        let places = self.0.with_use(token, |used| {
-            let refused = if used.begun >= limits.begun_of_token {
-                Some("busy")
-            } else if used.fills >= limits.of_token {
-                Some("over_budget")
-            } else {
-                None
-            };
-            if let Some(refused) = refused {
-                return Err(refused);
-            }
-            used.fills += 1;
-            used.begun += 1;
-            Ok(Arc::clone(&used.places))
-        });
-        let places = match places {
-            Ok(places) => places,
-            Err(refused) => {
-                self.0.count(refused);
-                return None;
-            }
+        let places = if begun.len() >= limits.begun {
+            Err(FillLimit::Begun)
+        } else {
+            self.0.with_use(token, |used| {
+                if let Some(limit) = used.limit(&limits, self.0.parts.bytes_of_token) {
+                    return Err(limit);
+                }
+                used.fills += 1;
+                used.begun += 1;
+                Ok(Arc::clone(&used.places))
+            })
         };
+        let places = places.inspect_err(|limit| self.0.count(limit.outcome()))?;
         let (told, end) = watch::channel(None);
         let (lent, more) = mpsc::unbounded_channel();
         let entry = BegunFill {
@@ -400,7 +470,7 @@ impl Misses {
             // Nobody needs to wait.
             let _nobody = told.send(Some(end));
         });
-        Some(end)
+        Ok(end)
     }
 
     /// Begins to read a list, or finds the reading that goes on. `None`: too many have begun.
@@ -558,18 +628,12 @@ impl MissesInner {
     fn with_use<T>(&self, token: TokenId, act: impl FnOnce(&mut TokenUse) -> T) -> T {
         let mut tokens = lock(&self.uses);
         tokens.retain(|_, used| used.begun + used.begun_lists > 0 || used.since.elapsed() < HOUR);
-        let used = tokens.entry(token).or_insert_with(|| TokenUse {
-            since: Instant::now(),
-            fills: 0,
-            lists: 0,
-            begun: 0,
-            begun_lists: 0,
-            waiting: Arc::new(Semaphore::new(self.parts.limits.waiting_of_token)),
-            places: Arc::new(Semaphore::new(self.parts.limits.at_once_of_token)),
-        });
-        if used.since.elapsed() >= HOUR {
-            (used.since, used.fills, used.lists) = (Instant::now(), 0, 0);
-        }
+        let now = Instant::now();
+        let limits = &self.parts.limits;
+        let used = tokens
+            .entry(token)
+            .or_insert_with(|| TokenUse::new(limits, now));
+        used.begin_hour(now);
         act(used)
     }
 
@@ -638,6 +702,14 @@ impl MissesInner {
                 let Some(_places) = taken else {
                     return Ok(false);
                 };
+                // Other fills of the token may have ended while this one was in the queue.
+                let most = parts.bytes_of_token;
+                if self.with_use(fill.token, |used| used.has_stored(most)) {
+                    let limit = FillLimit::Bytes;
+                    self.count(limit.outcome());
+                    info!(version = %key, why = %limit, "A missing version was not fetched");
+                    return Ok(false);
+                }
                 let turn = parts.leases.turn(&lease, purpose, LEASE_TIME).await?;
                 if let Some(held) = turn {
                     let _running = RunningFill::begin(&parts.metrics);
@@ -692,7 +764,12 @@ impl MissesInner {
             None => Err(SourceRefusal::not_found("nobody can be asked")),
         };
         match filled {
-            Ok(()) => self.filled(key).await,
+            Ok(bytes) => {
+                self.with_use(fill.token, |used| {
+                    used.bytes = used.bytes.saturating_add(bytes);
+                });
+                self.filled(key).await
+            }
             Err(refusal) => self.not_filled(key, &refusal).await,
         }
     }
@@ -733,4 +810,45 @@ impl MissesInner {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Limits of a token, and the number of bytes that it may fetch.
+    const LIMITS: MissLimits = MissLimits {
+        begun_of_token: 2,
+        of_token: 3,
+        ..MissLimits::DEFAULT
+    };
+    const MOST: u64 = 1_000;
+
+    #[test]
+    fn a_token_fetches_only_so_many_bytes_in_an_hour() {
+        let now = Instant::now();
+        let mut used = TokenUse::new(&LIMITS, now);
+        assert_eq!(used.limit(&LIMITS, MOST), None);
+        used.bytes = MOST;
+        assert_eq!(used.limit(&LIMITS, MOST), None);
+        used.bytes = MOST + 1;
+        assert_eq!(used.limit(&LIMITS, MOST), Some(FillLimit::Bytes));
+        used.begin_hour(now + HOUR - Duration::from_secs(1));
+        assert_eq!(used.limit(&LIMITS, MOST), Some(FillLimit::Bytes));
+        used.begin_hour(now + HOUR);
+        assert_eq!((used.limit(&LIMITS, MOST), used.bytes), (None, 0));
+    }
+
+    #[test]
+    fn fetches_of_a_token_have_limits_of_their_own() {
+        let mut used = TokenUse::new(&LIMITS, Instant::now());
+        used.bytes = MOST + 1;
+        used.fills = 3;
+        assert_eq!(used.limit(&LIMITS, MOST), Some(FillLimit::Fills));
+        used.begun = 2;
+        assert_eq!(used.limit(&LIMITS, MOST), Some(FillLimit::Begun));
+        assert_eq!(FillLimit::Begun.outcome(), "busy");
+        assert_eq!(FillLimit::Fills.outcome(), "over_budget");
+        assert_eq!(FillLimit::Bytes.outcome(), "over_budget");
+    }
 }

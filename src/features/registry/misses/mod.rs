@@ -44,8 +44,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::decision::{MissFacts, MissReason, covers_in_any_case, decide};
 use self::fills::FillParts;
-pub(super) use self::fills::MissAnswer;
 pub(crate) use self::fills::Misses;
+pub(super) use self::fills::{FillLimit, MissAnswer};
 pub(super) use self::repository::{Lead, lead};
 pub use self::store::{FailedFill, FillFault, FilledCache};
 use self::version_control::{VcsParts, VersionControl, sweep};
@@ -54,6 +54,9 @@ use crate::config::server::RegistryMisses;
 use crate::git::{Git, GitSettings};
 use crate::leases::Leases;
 use crate::telemetry::Metrics;
+
+/// Part of the quota of everything from elsewhere that one token may fill in an hour: 1/10.
+const TOKEN_PART: u64 = 10;
 
 /// Directory of scratch repositories in the data directory.
 pub(crate) const FILLS_DIR: &str = "registry-fills";
@@ -96,6 +99,7 @@ pub(crate) fn open_misses(parts: MissParts) -> Result<Misses, reqwest::Error> {
     // The data directory belongs to this server alone.
     sweep(&scratch, Duration::ZERO);
     let (limits, rules) = (config.limits, config.rules);
+    let bytes_of_token = config.quota.bytes() / TOKEN_PART;
     // Without hosts there is nothing to ask.
     let hosts = if config.hosts.is_empty() {
         None
@@ -117,6 +121,7 @@ pub(crate) fn open_misses(parts: MissParts) -> Result<Misses, reqwest::Error> {
         hosts,
         rules,
         limits,
+        bytes_of_token,
         leases,
         metrics,
         closing,

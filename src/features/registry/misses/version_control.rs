@@ -141,8 +141,8 @@ impl VersionControl {
         }
     }
 
-    /// Brings a version into the registry. After a success, the version is there.
-    pub async fn fill(&self, key: &VersionKey, requested_by: &str) -> Result<(), SourceRefusal> {
+    /// Brings a version into the registry. After a success, the version is there. Returns the number of bytes that were stored.
+    pub async fn fill(&self, key: &VersionKey, requested_by: &str) -> Result<u64, SourceRefusal> {
         let Some((path, _)) = key.as_go() else {
             return Err(SourceRefusal::not_found(
                 "only Go modules have repositories",
@@ -309,13 +309,13 @@ impl VersionControl {
         }
     }
 
-    /// Publishes a package that was fetched.
+    /// Publishes a package that was fetched. Returns the number of bytes that are new here.
     async fn publish(
         &self,
         package: CheckedPackage,
         repository: &GoRepository,
         requested_by: &str,
-    ) -> Result<(), SourceRefusal> {
+    ) -> Result<u64, SourceRefusal> {
         let go_mod = package.go_mod.as_ref().map_or(0, Vec::len) as u64;
         let size = package.staged.size.saturating_add(go_mod);
         self.check_room(size).await?;
@@ -326,9 +326,10 @@ impl VersionControl {
         let cause = Cause::new(actor, reason);
         let origin = VersionOrigin::VersionControl;
         match self.registry.publish(package, origin, &cause).await {
-            Ok(Published::New(_) | Published::Same) => {
+            Ok(published @ (Published::New(_) | Published::Same)) => {
                 info!(version = %key, repository = %repository.url, requested_by, "Fetched {key}");
-                Ok(())
+                let is_new = matches!(published, Published::New(_));
+                Ok(if is_new { size } else { 0 })
             }
             Ok(Published::Conflict(_)) => Err(SourceRefusal::refused(
                 "the registry has the version with other files, which stay",

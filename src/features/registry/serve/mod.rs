@@ -270,6 +270,7 @@ impl RegistryDoor {
                 self.version(snapshot, reader, key).await
             }
             MissAnswer::NotHere => Err(refusal),
+            MissAnswer::Limited(limit) => Err(ServeRefusal::not_fetched(key, limit)),
         }
     }
 

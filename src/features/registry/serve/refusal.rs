@@ -7,6 +7,7 @@ use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::versions::VersionKey;
 use tracing::error;
 
+use super::super::misses::FillLimit;
 use super::super::{RegistryError, VersionNotice};
 use crate::errors::describe_error;
 
@@ -61,6 +62,15 @@ impl ServeRefusal {
     pub fn unknown_version(key: &VersionKey) -> Self {
         Self::NotFound(format!(
             "{} {} is not in this registry",
+            key.name().as_str(),
+            key.version()
+        ))
+    }
+
+    /// Says that a version is not here, and why nobody looks for it elsewhere at the moment.
+    pub fn not_fetched(key: &VersionKey, limit: FillLimit) -> Self {
+        Self::NotFound(format!(
+            "{} {} is not in this registry and was not fetched, because {limit}",
             key.name().as_str(),
             key.version()
         ))

@@ -13,7 +13,7 @@ use crate::config::server::{
 };
 use crate::model::RunUser;
 use crate::process::{
-    Cmd, Kernel, Mechanism, RunLimits, Sandbox, is_own_user, is_within, missing_rights,
+    Cmd, DiskSpace, Kernel, Mechanism, RunLimits, Sandbox, is_own_user, is_within, missing_rights,
 };
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
@@ -247,8 +247,7 @@ fn three_quarters_of_memory() -> Option<u64> {
 /// Returns half of the file system of the data directory, which may not exist yet. `None` if the system does not report it.
 fn half_of_disk(data_dir: &Path) -> Option<u64> {
     let existing = data_dir.ancestors().find(|dir| dir.is_dir())?;
-    let system = rustix::fs::statvfs(existing).ok()?;
-    let half = system.f_blocks.saturating_mul(system.f_frsize) / 2;
+    let half = DiskSpace::of(existing).ok()?.total / 2;
     (half > 0).then_some(half)
 }
 

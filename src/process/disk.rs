@@ -16,7 +16,7 @@ use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,26 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 /// Message of the supervisor when the files of a run take too much space. The server recognises the limit by it.
 pub(super) const DISK: &str =
     "the checkout and the temporary files of this run take more disk space than allowed";
+
+/// Size and free space of a file system in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Size of the whole file system.
+    pub total: u64,
+    /// Space that everyone may use. Some file systems keep more for root.
+    pub free: u64,
+}
+
+impl DiskSpace {
+    /// Returns the space of the file system with a file or directory.
+    pub fn of(place: &Path) -> io::Result<Self> {
+        let system = statvfs(place)?;
+        Ok(Self {
+            total: system.f_blocks.saturating_mul(system.f_frsize),
+            free: system.f_bavail.saturating_mul(system.f_frsize),
+        })
+    }
+}
 
 /// Watches the files in these places from now on. Too much space interrupts the run. If it does not end in time or goes on
 /// writing, it is killed.
@@ -119,13 +139,9 @@ fn outermost(places: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Returns the free bytes of the file system of each place. Without an answer, the space does not shrink.
 fn free_space(places: &[PathBuf]) -> Vec<u64> {
-    let free = |place: &PathBuf| {
-        let system = statvfs(place).ok()?;
-        Some(system.f_bavail.saturating_mul(system.f_frsize))
-    };
     places
         .iter()
-        .map(|place| free(place).unwrap_or(u64::MAX))
+        .map(|place| DiskSpace::of(place).map_or(u64::MAX, |space| space.free))
         .collect()
 }
 
@@ -253,7 +269,6 @@ fn open_dir(above: BorrowedFd<'_>, name: impl Arg + Copy, stat: &Stat) -> io::Re
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     use super::*;
 

@@ -54,6 +54,7 @@ use std::time::Duration;
 
 pub use cmd::Cmd;
 pub use dialogue::Dialogue;
+pub use disk::DiskSpace;
 pub use hold::{FileHold, HoldError};
 pub use inherit::reserve_secret_fd;
 pub use limits::{ReachedLimit, RunLimits};

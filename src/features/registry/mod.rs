@@ -57,7 +57,9 @@ mod used_by;
 mod verify;
 mod view;
 
-pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, RemoteFault, StagedBlob, StoreId};
+pub use blobs::{
+    BlobError, BlobWriter, Blobs, LowSpace, PackageReader, RemoteFault, StagedBlob, StoreId,
+};
 pub use branches::{BranchReading, BranchUse, BranchUseLimits, ListedBranchUse, WatchedBranch};
 pub(crate) use deployment::reseal_signing_key;
 pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};

@@ -129,6 +129,11 @@ impl RegistryError {
     pub fn is_store_away(&self) -> bool {
         matches!(self, Self::Blobs(error) if error.is_unusable())
     }
+
+    /// Returns true if there is no space left for a package.
+    pub fn is_store_full(&self) -> bool {
+        matches!(self, Self::Blobs(error) if error.is_full())
+    }
 }
 
 /// Outcome of a publication.

@@ -58,7 +58,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::{error, info};
 
-use super::blobs::{BlobError, StagedBlob};
+use super::blobs::{BlobError, LowSpace, StagedBlob};
 use super::input::{read_replacement, shown_key};
 use super::lists;
 use super::packaging::{CheckedPackage, PackagingError, limits};
@@ -233,8 +233,8 @@ pub(super) enum ApiRefusal {
     Busy,
     /// Too many lists are being made.
     ListsBusy,
-    /// The disk has no room for the package.
-    Full,
+    /// The disk has no space for the package, or less than packages leave free.
+    Full(Option<LowSpace>),
     /// The store of packages cannot be used at this moment.
     StoreAway(BlobError),
     /// The package was removed while it was published.
@@ -288,6 +288,7 @@ impl From<BlobError> for ApiRefusal {
     fn from(error: BlobError) -> Self {
         match error {
             BlobError::TooLarge(most) => Self::TooLarge(most),
+            BlobError::LowSpace(low) => Self::Full(Some(low)),
             error @ (BlobError::File { .. }
             | BlobError::Store(_)
             | BlobError::Remote(_)
@@ -295,7 +296,7 @@ impl From<BlobError> for ApiRefusal {
             | BlobError::OtherStore(..)
             | BlobError::TwoStores(..)) => {
                 if error.is_full() {
-                    Self::Full
+                    Self::Full(None)
                 } else if error.is_unusable() {
                     Self::StoreAway(error)
                 } else {
@@ -946,13 +947,20 @@ impl ApiRefusal {
                 "The server makes as many lists as it can.",
                 "Try again in a few seconds.",
             ),
-            Self::Full => refused(
-                StatusCode::INSUFFICIENT_STORAGE,
-                "No space left",
-                "no_space",
-                "The server has no space left for packages.",
-                "Ask an administrator for more space.",
-            ),
+            Self::Full(low) => {
+                let why = low.map_or_else(
+                    || "the disk of the packages is full".to_owned(),
+                    |low| low.to_string(),
+                );
+                error!(why, "An upload was refused, because space is short");
+                refused(
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    "No space left",
+                    "no_space",
+                    &format!("The server stores no packages at this moment, because {why}."),
+                    "Ask an administrator for more space, and send the package again then.",
+                )
+            }
             Self::StoreAway(error) => {
                 error!(
                     error = describe_error(&error),
@@ -1138,6 +1146,30 @@ mod tests {
             assert!(digest(values).is_err(), "{values:?}");
         }
         assert_eq!(digest(&["a=b"; 9]), Err("it has too many digests"));
+    }
+
+    #[test]
+    fn an_upload_that_would_fill_the_disk_is_refused_with_the_numbers() {
+        let low = LowSpace {
+            free: 900 << 20,
+            kept: 1 << 30,
+        };
+        let refusals = [
+            ApiRefusal::from(BlobError::from(low)),
+            ApiRefusal::from(RegistryError::from(BlobError::from(low))),
+            ApiRefusal::from(PackagingError::from(BlobError::from(low))),
+        ];
+        for refusal in refusals {
+            let error = refusal.error();
+            assert_eq!(error.status(), StatusCode::INSUFFICIENT_STORAGE);
+            let text = error.sentences();
+            assert!(
+                text.contains(
+                    "the disk of the packages has 900 MiB free, and packages leave 1 GiB"
+                ),
+                "{text}"
+            );
+        }
     }
 
     #[test]

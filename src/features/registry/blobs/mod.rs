@@ -1,7 +1,7 @@
 //! Packages by the SHA-256 of their bytes, in a directory or in an object store. Servers with one database share it.
 //!
-//! This file has the directory, and what both have in common. `remote.rs` has object stores, and `cache.rs` the copies of
-//! their packages on the disk of a server.
+//! This file has the directory, and what both have in common. `remote.rs` has object stores, `cache.rs` the copies of their
+//! packages on the disk of a server, and `space.rs` the space that packages leave free.
 //!
 //! The need: a package is there once its version is in the log, with exactly the recorded bytes (R1, R4), also after
 //! a crash, and until its version is taken down.
@@ -24,6 +24,7 @@
 
 mod cache;
 mod remote;
+mod space;
 
 use std::error::Error;
 use std::fmt;
@@ -48,6 +49,7 @@ use tokio::io::AsyncWriteExt as _;
 
 pub use self::remote::RemoteFault;
 use self::remote::RemotePackages;
+pub use self::space::LowSpace;
 use crate::context::PackagePlace;
 use crate::model::{Sha256Digest, text_type};
 
@@ -103,6 +105,9 @@ pub enum BlobError {
     /// The package has more bytes than allowed.
     #[error("the package has more than {0} bytes")]
     TooLarge(u64),
+    /// The disk has too little free space for packages.
+    #[error(transparent)]
+    LowSpace(#[from] LowSpace),
 }
 
 impl BlobError {
@@ -118,6 +123,9 @@ impl BlobError {
 
     /// Returns true if there is no space left for a package.
     pub fn is_full(&self) -> bool {
+        if matches!(self, Self::LowSpace(_)) {
+            return true;
+        }
         let mut cause: Option<&(dyn Error + 'static)> = Some(self);
         while let Some(error) = cause {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -237,9 +245,21 @@ impl Blobs {
         &self.id
     }
 
-    /// Begins a package of at most `limit` bytes.
+    /// Checks that the disk has space for packages that arrive, with an object store as well.
+    pub async fn check_space(&self) -> Result<(), LowSpace> {
+        let staged = self.staging_dir();
+        blocking(move || space::check(&staged)).await
+    }
+
+    /// Begins a package of at most `limit` bytes. It is refused, also in the middle, when it would take the space that packages
+    /// leave free.
     pub async fn stage(&self, limit: u64) -> Result<BlobWriter, BlobError> {
-        new_writer(&self.dir.join(STAGED), limit).await
+        self.check_space().await?;
+        let writer = new_writer(&self.staging_dir(), limit).await?;
+        Ok(BlobWriter {
+            next_look: Some(space::LOOK_EVERY),
+            ..writer
+        })
     }
 
     /// Returns the directory of packages that are written by [`StagedBlob::write_in`].
@@ -384,6 +404,8 @@ pub struct BlobWriter {
     hash: Sha256,
     size: u64,
     limit: u64,
+    /// Size at which the free space is looked at again. `None`: the package is a copy, which takes the place of others.
+    next_look: Option<u64>,
 }
 
 impl BlobWriter {
@@ -397,6 +419,11 @@ impl BlobWriter {
         self.size = self.size.saturating_add(bytes.len() as u64);
         if self.size > self.limit {
             return Err(BlobError::TooLarge(self.limit));
+        }
+        if self.next_look.is_some_and(|at| self.size >= at) {
+            let path = self.path.to_path_buf();
+            blocking(move || space::check(&path)).await?;
+            self.next_look = Some(self.size.saturating_add(space::LOOK_EVERY));
         }
         self.hash.update(bytes);
         let written = self.file.write_all(bytes).await;
@@ -427,11 +454,13 @@ pub struct StagedBlob {
 }
 
 impl StagedBlob {
-    /// Stores a package that a function writes, in a new file of this directory. Waits for the disk.
+    /// Stores a package that a function writes, in a new file of this directory, unless it would take the space that packages
+    /// leave free. Waits for the disk.
     pub fn write_in<T, E: From<BlobError>>(
         dir: &Path,
         write: impl FnOnce(&mut File) -> Result<T, E>,
     ) -> Result<(T, Self), E> {
+        space::check(dir).map_err(BlobError::from)?;
         let (mut file, path) = new_file(dir)?.into_parts();
         let result = write(&mut file)?;
         let hashed = hash_file(&mut file).map_err(|source| file_error(&path, source));
@@ -571,6 +600,7 @@ async fn new_writer(dir: &Path, limit: u64) -> Result<BlobWriter, BlobError> {
         hash: Sha256::new(),
         size: 0,
         limit,
+        next_look: None,
     })
 }
 

@@ -141,7 +141,8 @@ impl From<BlobError> for RemoteFault {
             | BlobError::NoStore(_)
             | BlobError::OtherStore(..)
             | BlobError::TwoStores(..)
-            | BlobError::TooLarge(_)) => Self::Disk(Arc::new(error)),
+            | BlobError::TooLarge(_)
+            | BlobError::LowSpace(_)) => Self::Disk(Arc::new(error)),
         }
     }
 }

@@ -149,6 +149,9 @@ impl VersionControl {
             ));
         };
         self.check_room(0).await?;
+        // Repositories are read on the same disk.
+        let space = self.registry.blobs().check_space().await;
+        space.map_err(|low| SourceRefusal::failed(low.to_string()))?;
         self.sweep_old().await;
         let (repository, place) = self.place(path).await?;
         let package = self.fetch(key, &repository, &place).await?;

@@ -8,6 +8,7 @@ use nix::sys::stat::Mode;
 use tempfile::TempDir;
 
 use super::*;
+use crate::features::registry::blobs::LowSpace;
 use crate::features::registry::input::read_key;
 
 /// A directory with these files, and one for packages.
@@ -219,6 +220,20 @@ async fn a_go_mod_file_names_the_module() {
     assert_eq!(
         package.go_mod.as_deref(),
         Some(b"module gopkg.in/net.v2\n".as_slice())
+    );
+}
+
+#[test]
+fn a_disk_without_space_says_nothing_about_a_commit() {
+    let low = LowSpace {
+        free: 0,
+        kept: 1 << 30,
+    };
+    let fault = CommitFault::from(PackagingError::from(BlobError::from(low)));
+    assert!(!fault.is_of_commit());
+    assert_eq!(
+        fault.to_string(),
+        "the disk of the packages has 0 B free, and packages leave 1 GiB of it for the rest of the server"
     );
 }
 

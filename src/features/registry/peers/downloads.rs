@@ -450,10 +450,16 @@ impl PeerExchange {
                     return Ok(DownloadOutcome::Arrived);
                 }
                 Err(DownloadFault::Gone) => return Ok(DownloadOutcome::Arrived),
-                Err(DownloadFault::Here(error)) if error.is_store_away() => {
+                Err(DownloadFault::Here(error))
+                    if error.is_store_away() || error.is_store_full() =>
+                {
                     // Other peers would send it for nothing.
-                    let why = "the store of packages here does not answer";
-                    store.registry_download_failed(key, why, false).await?;
+                    let why = if error.is_store_full() {
+                        error.to_string()
+                    } else {
+                        "the store of packages here does not answer".to_owned()
+                    };
+                    store.registry_download_failed(key, &why, false).await?;
                     return Ok(DownloadOutcome::Failed);
                 }
                 Err(DownloadFault::Here(error)) => return Err(error),

@@ -361,6 +361,12 @@ async fn proposals_and_removed_peers_keep_nobody_out(db: &TestDb) {
     let two = Deployment::open(db.backend, TWO, &[]).await;
     let (store, from, by) = (one.store(), name(TWO), by_ops());
     let url: PeerUrl = "https://mods.example.org".parse().unwrap();
+    // Nobody was ever accepted under this name, so a proposal that was made up does not keep it from its deployment.
+    let made_up = NoteSigner::from_seed(TWO, &[7; 32]).unwrap();
+    let proposed = [(url.clone(), made_up.verifier().clone())];
+    let added = store.registry_peers_propose(&from, &proposed).await;
+    assert_eq!(added.unwrap(), 1);
+    assert!(one.turn(TWO, PeerState::Proposed, PeerState::Removed).await);
     let mut names = Vec::new();
     for round in 0..2 {
         let mut proposed: Vec<(PeerUrl, NoteVerifier)> = Vec::new();
@@ -599,6 +605,45 @@ async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
     assert_eq!(three.pull().await, 1);
 }
 
+/// R6: the row of a removed peer says who reads its versions, so no other deployment takes it over.
+async fn nobody_joins_in_place_of_a_removed_peer(db: &TestDb) {
+    let (one, two, three) = Box::pin(chain(db, &[])).await;
+    let visible = |visibility| PeerTerms {
+        visibility: Some(visibility),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, visible(Visibility::Owner)).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    two.peers.download_due().await.unwrap();
+    assert!(two.turn(ONE, PeerState::Joined, PeerState::Removed).await);
+    let same = Deployment::open(db.backend, ONE, &[]).await;
+    let word = two.invite(&same, "*", "go *").await;
+    let request = Deployment::request(&two, &word, "*", "*");
+    let refused = same.peers.join(request, &by_ops()).await.unwrap();
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("another key"), "{refused}");
+    assert!(refused.contains("a new database"), "{refused}");
+    let left = two.peer(ONE).await;
+    assert_eq!(left.state, PeerState::Removed);
+    assert_eq!(left.verifier, *one.office.registry.verifier());
+    assert_eq!(left.accepts.to_string(), "*");
+
+    // It comes back with its own key. The invitation is for public names, and those that are here stay private.
+    one.join(&two, "*", "*").await;
+    let back = two.peer(ONE).await;
+    assert_eq!(
+        (back.state, back.visibility),
+        (PeerState::Joined, Visibility::Owner)
+    );
+    let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
+    assert_eq!(peer_get(&three, &two, &package).await, 404);
+    assert_eq!(three.pull().await, 0);
+    two.change(ONE, visible(Visibility::Public)).await;
+    assert_eq!(peer_get(&three, &two, &package).await, 200);
+    assert_eq!(three.pull().await, 1);
+}
+
 async fn what_is_shared_cannot_be_guessed_from_its_digest(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, THREE, &[]).await;
@@ -659,6 +704,7 @@ store_test!(
     a_peer_with_many_packages_does_not_stop_other_downloads,
     a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen,
     private_names_of_a_peer_do_not_go_to_others,
+    nobody_joins_in_place_of_a_removed_peer,
     what_is_shared_cannot_be_guessed_from_its_digest,
     a_download_that_cannot_be_kept_here_comes_last,
 );

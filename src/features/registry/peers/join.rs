@@ -76,10 +76,10 @@ pub enum JoinFault {
         "the other deployment has the name of this one. Two deployments never have the same name"
     )]
     Same,
-    /// The name belongs to a peer with another key.
+    /// The name belongs to a peer with another key. The other side shows the first 200 characters.
     #[error(
-        "a peer with this name has another key. If the key was replaced, remove the peer first \
-         (`lockkeeper registry peers remove`), and let it join again"
+        "a peer with this name has another key. Removed peers keep their names, because their versions stay. A deployment \
+         that has lost its key needs another name (--registry-name) and a new database"
     )]
     OtherKey,
     /// The list of peers is full.

@@ -57,7 +57,7 @@ pub struct JoinedPeer {
 pub enum JoinOutcome {
     /// Versions are exchanged from now on.
     Joined,
-    /// The deployment is a peer with another key. An administrator has to remove it first.
+    /// The name is that of a peer with another key, perhaps of one that was removed and whose names are here.
     OtherKey,
     /// The invitation was used meanwhile, or has expired.
     NoInvitation,
@@ -327,9 +327,10 @@ impl Store {
         }
         let old = peer_in_tx(&mut tx, &new.name).await?;
         let is_other = |old: &Peer| old.verifier != new.verifier;
+        // The row of a removed peer says who reads its versions, so nobody else takes it over.
         if old
             .as_ref()
-            .is_some_and(|old| is_other(old) && is_known(old.state))
+            .is_some_and(|old| is_other(old) && (is_known(old.state) || has_names(old)))
         {
             return tx.roll_back().await.map(|()| JoinOutcome::OtherKey);
         }
@@ -340,6 +341,11 @@ impl Store {
         if is_new && peers >= Peer::MAX {
             return tx.roll_back().await.map(|()| JoinOutcome::TooMany);
         }
+        // Versions that are here stay private until an administrator opens them, no matter what the invitation says.
+        let visibility = match &old {
+            Some(old) if old.visibility == Visibility::Owner && has_names(old) => Visibility::Owner,
+            Some(_) | None => new.visibility,
+        };
         // Records in the log may be signed with the key that an administrator has removed.
         let old_verifiers = match &old {
             Some(old) if is_other(old) && old.state == PeerState::Removed => {
@@ -378,7 +384,7 @@ impl Store {
             &new.token_hash,
             &new.shares,
             &new.accepts,
-            new.visibility,
+            visibility,
             free_text(&cause.actor.login).as_ref(),
         )?;
         if old.as_ref().is_some_and(is_other) {
@@ -753,6 +759,12 @@ fn is_known(state: PeerState) -> bool {
         | PeerState::Braked
         | PeerState::Diverged => true,
     }
+}
+
+/// Returns true if names of a peer may be here, whose readers its row decides. A proposal that nobody has approved has none.
+fn has_names(peer: &Peer) -> bool {
+    let is_accepted = peer.accepts.iter().next().is_some();
+    is_accepted || peer.versions > 0 || peer.fetched_versions > 0
 }
 
 /// Returns a peer in any state.

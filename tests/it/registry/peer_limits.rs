@@ -605,6 +605,45 @@ async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
     assert_eq!(three.pull().await, 1);
 }
 
+/// R6: versions stay when their peer is accepted for less, and nobody says any more who reads them.
+async fn a_name_for_which_nobody_is_accepted_any_more_is_not_shared(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    three.join(&two, "module three/*", "*").await;
+    assert_eq!(three.pull().await, 0);
+    let (maker, accepts, by) = (name(ONE), "*".parse().unwrap(), by_ops());
+    let approved = three.store().registry_peer_approve(&maker, &accepts, &by);
+    assert!(approved.await.unwrap().is_some());
+    let private = PeerTerms {
+        visibility: Some(Visibility::Owner),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, private).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    two.peers.download_due().await.unwrap();
+    let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
+    assert_eq!(peer_get(&three, &two, &package).await, 404);
+
+    two.accepts(ONE, "go *").await;
+    assert!(two.is_here(VPC).await);
+    assert_eq!(peer_get(&three, &two, &package).await, 404);
+    let page = page_of(&three, &two, "*").await;
+    assert_eq!(page["withheld"].as_array().unwrap().len(), 1);
+    assert_eq!(three.pull().await, 0);
+    assert!(three.version(VPC).await.is_none());
+
+    // Somebody is accepted for it again, and it is read again there.
+    let public = PeerTerms {
+        accepts: Some("*".parse().unwrap()),
+        visibility: Some(Visibility::Public),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, public).await;
+    assert_eq!(peer_get(&three, &two, &package).await, 200);
+    assert_eq!(three.pull().await, 1);
+}
+
 /// R6: the row of a removed peer says who reads its versions, so no other deployment takes it over.
 async fn nobody_joins_in_place_of_a_removed_peer(db: &TestDb) {
     let (one, two, three) = Box::pin(chain(db, &[])).await;
@@ -704,6 +743,7 @@ store_test!(
     a_peer_with_many_packages_does_not_stop_other_downloads,
     a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen,
     private_names_of_a_peer_do_not_go_to_others,
+    a_name_for_which_nobody_is_accepted_any_more_is_not_shared,
     nobody_joins_in_place_of_a_removed_peer,
     what_is_shared_cannot_be_guessed_from_its_digest,
     a_download_that_cannot_be_kept_here_comes_last,

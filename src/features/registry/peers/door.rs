@@ -239,6 +239,8 @@ pub(super) struct SharedNames {
     namespaces: Vec<RegistryNamespace>,
     /// Names of other peers that are not for everyone.
     closed_peers: Vec<NamePatterns>,
+    /// Names of other peers that are for everyone.
+    open_peers: Vec<NamePatterns>,
 }
 
 impl SharedNames {
@@ -249,25 +251,41 @@ impl SharedNames {
         peers: &[Peer],
     ) -> Self {
         // Versions of a peer that was stopped or removed stay, and so do their readers.
-        let closed_peers = peers
-            .iter()
-            .filter(|peer| peer.visibility == Visibility::Owner);
+        let accepted = |visibility: Visibility| -> Vec<NamePatterns> {
+            let peers = peers.iter().filter(|peer| peer.visibility == visibility);
+            peers.map(|peer| peer.accepts.clone()).collect()
+        };
         Self {
             peer: peer.name.clone(),
             shares: peer.shares.clone(),
             accepts,
             namespaces,
-            closed_peers: closed_peers.map(|peer| peer.accepts.clone()).collect(),
+            closed_peers: accepted(Visibility::Owner),
+            open_peers: accepted(Visibility::Public),
         }
     }
 
     /// Returns true if versions of the name are shared that came from a repository. Perhaps only people inside the network
     /// reach it, so a pattern for all names does not mean them.
     pub(super) fn has_fetched(&self, name: &RegistryName) -> bool {
-        self.shares.single_out(name) && self.has(name)
+        self.shares.single_out(name) && self.is_shared(name)
     }
 
+    /// Returns true if versions of the name are shared that somebody has published.
     pub(super) fn has(&self, name: &RegistryName) -> bool {
+        self.is_shared(name) && self.has_readers(name)
+    }
+
+    /// Returns true if a namespace has the name, or if a peer is accepted for it in any state. Nobody knows the readers of
+    /// other names: the peer that published them may have been private. Clients do not get them either.
+    fn has_readers(&self, name: &RegistryName) -> bool {
+        let mut accepted = self.closed_peers.iter().chain(&self.open_peers);
+        let mut namespaces = self.namespaces.iter();
+        accepted.any(|patterns| patterns.matches(name))
+            || namespaces.any(|namespace| namespace.prefix.covers(name))
+    }
+
+    fn is_shared(&self, name: &RegistryName) -> bool {
         if !self.accepts.matches(name) {
             return false;
         }
@@ -305,15 +323,19 @@ impl SharedNames {
             .filter(|namespace| namespace.visibility == Visibility::Owner)
             .map(|namespace| NamePattern::from(namespace.prefix.clone()).to_string());
         let closed_peers = self.closed_peers.iter().flatten().map(ToString::to_string);
+        let open = self.open_peers.iter().flatten().map(ToString::to_string);
         // Other peers with the same names, or without any, are no reason to read everything again.
         let closed: BTreeSet<String> = closed.chain(closed_peers).collect();
+        let open: BTreeSet<String> = open.collect();
         let closed: Vec<String> = closed.into_iter().collect();
+        let open: Vec<String> = open.into_iter().collect();
         let text = format!(
-            "{}\n\n{}\n\n{}\n\n{}",
+            "{}\n\n{}\n\n{}\n\n{}\n\n{}",
             self.peer,
             self.shares,
             self.accepts,
-            closed.join("\n")
+            closed.join("\n"),
+            open.join("\n")
         );
         let mut mac =
             Hmac::<Sha256>::new_from_slice(key).expect("a key of HMAC can have any length");

@@ -73,7 +73,7 @@ async fn remove_copies(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let copies = blobs.copies().await.context("cannot list copies")?;
     for digest in copies {
         result.looked_at += 1;
-        if ctx.store.registry_package_is_used(&digest).await? {
+        if ctx.store.registry_package_is_here(&digest).await? {
             continue;
         }
         // A version that is published at this moment gets another copy later.

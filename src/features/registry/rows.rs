@@ -155,8 +155,9 @@ macro_rules! add_conflicts_sql {
     };
 }
 
-/// Makes the packages of versions loose (`$2`: now), except those that another version has as well. A package that somebody
-/// is about to publish stays for as long as that takes, and a removal that runs goes on.
+/// Makes the packages of versions loose (`$2`: now), except those that another version here has as well. A version that is
+/// still at a peer gets its package from there. A package that somebody is about to publish stays for as long as that takes,
+/// and a removal that runs goes on.
 macro_rules! loosen_sql {
     ($each:literal, $time:literal) => {
         concat!(
@@ -164,7 +165,8 @@ macro_rules! loosen_sql {
             $each,
             " CROSS JOIN registry_packages p WHERE ",
             is_named_sql!("p"),
-            " AND NOT EXISTS (SELECT 1 FROM registry_packages o WHERE o.digest = p.digest \
+            " AND NOT EXISTS (SELECT 1 FROM registry_packages o WHERE o.digest = p.digest AND (SELECT v.base \
+             FROM registry_versions v WHERE v.kind = o.kind AND v.name = o.name AND v.version = o.version) = '' \
              AND (o.kind, o.name, o.version) NOT IN (",
             keys_sql!($each),
             ")) GROUP BY p.digest ON CONFLICT (digest) DO UPDATE SET due_at = registry_loose_packages.due_at"

@@ -240,12 +240,15 @@ const VERSION: &str = version_sql!(
 const VERSIONS: &str =
     version_sql!("(SELECT * FROM registry_versions WHERE kind = $1 AND name = $2) v");
 
-/// Makes the packages of a version loose, except those that another version has as well. A package that somebody is
-/// about to publish stays for as long as that takes, and a removal that runs goes on. The update of such a row does nothing.
+/// Makes the packages of a version loose, except those that another version here has as well. A version that is still at a
+/// peer gets its package from there. A package that somebody is about to publish stays for as long as that takes, and a
+/// removal that runs goes on. The update of such a row does nothing.
 const LOOSEN_PACKAGES: &str = "INSERT INTO registry_loose_packages (digest, due_at) \
     SELECT p.digest, $4 FROM registry_packages p WHERE p.kind = $1 AND p.name = $2 AND p.version = $3 \
     AND NOT EXISTS (SELECT 1 FROM registry_packages o WHERE o.digest = p.digest \
-    AND NOT (o.kind = p.kind AND o.name = p.name AND o.version = p.version)) GROUP BY p.digest \
+    AND NOT (o.kind = p.kind AND o.name = p.name AND o.version = p.version) \
+    AND (SELECT v.base FROM registry_versions v WHERE v.kind = o.kind AND v.name = o.name AND v.version = o.version) = '') \
+    GROUP BY p.digest \
     ON CONFLICT (digest) DO UPDATE SET due_at = registry_loose_packages.due_at";
 
 /// Takes the packages and the `go.mod` file of a version from the size of everything from elsewhere, if it is part of that.
@@ -257,6 +260,19 @@ const UNCACHE: &str = "UPDATE registry_cache SET bytes = bytes - (SELECT CAST(CO
     WHERE g.name = $2 AND g.version = $3 AND EXISTS (SELECT 1 FROM registry_versions v \
     WHERE v.kind = 'go' AND v.name = g.name AND v.version = g.version \
     AND v.origin IN ('version_control', 'peer_version_control'))) WHERE id = 1";
+
+/// Selects a package of a version that is here. A version whose base location is a peer may never arrive. With a join,
+/// PostgreSQL may read all versions.
+macro_rules! package_here_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.file FROM registry_packages p WHERE p.digest = $1 AND (SELECT v.base FROM registry_versions v \
+             WHERE v.kind = p.kind AND v.name = p.name AND v.version = p.version) = ''",
+            $rest,
+            " LIMIT 1"
+        )
+    };
+}
 
 const HASHES_SQLITE: &str = "SELECT place, hash FROM registry_log_hashes \
     WHERE place IN (SELECT value FROM json_each($1))";
@@ -523,21 +539,21 @@ impl Store {
         tx.commit().await.map(|()| announced > 0)
     }
 
-    /// Lists packages that no version refers to and that are due, the oldest first.
+    /// Lists packages that no version here has and that are due, the oldest first.
     pub async fn registry_packages_due(&self, limit: i64) -> Result<Vec<Sha256Digest>> {
         on_pool!(self, db => sqlx::query_scalar::<_, Sha256Digest>(
             "SELECT digest FROM registry_loose_packages WHERE due_at <= $1 ORDER BY due_at, digest LIMIT $2")
             .bind(kept_time(self.now())).bind(limit).fetch_all(db))
     }
 
-    /// Returns true if a version has this package.
-    pub async fn registry_package_is_used(&self, digest: &Sha256Digest) -> Result<bool> {
-        let row = on_pool!(self, db => sqlx::query_scalar::<_, String>(
-            "SELECT file FROM registry_packages WHERE digest = $1 LIMIT 1").bind(digest).fetch_optional(db))?;
+    /// Returns true if a version whose packages are here has this one.
+    pub async fn registry_package_is_here(&self, digest: &Sha256Digest) -> Result<bool> {
+        let row = on_pool!(self, db => sqlx::query_scalar::<_, String>(package_here_sql!(""))
+            .bind(digest).fetch_optional(db))?;
         Ok(row.is_some())
     }
 
-    /// Claims a package that no version refers to and that is due, so that nobody publishes it before `until`. Returns
+    /// Claims a package that no version here has and that is due, so that nobody publishes it before `until`. Returns
     /// false if there is nothing to remove, or if somebody else removes it.
     ///
     /// No transaction waits for the store of packages. At the end of its claim, a package that is still there is due again.
@@ -557,15 +573,15 @@ impl Store {
         if claimed == 0 {
             return tx.roll_back().await.map(|()| false);
         }
-        let is_used = package_is_used_in_tx(&mut tx, digest).await?;
-        if is_used {
+        let is_here = package_is_here_in_tx(&mut tx, digest).await?;
+        if is_here {
             execute!(
                 &mut tx,
                 "DELETE FROM registry_loose_packages WHERE digest = $1",
                 digest,
             )?;
         }
-        tx.commit().await.map(|()| !is_used)
+        tx.commit().await.map(|()| !is_here)
     }
 
     /// Forgets a package that was removed from the store of packages, unless its claim until this time is over.
@@ -1006,17 +1022,17 @@ async fn packages_fasten_in_tx(tx: &mut Tx, change: &RecordChange) -> Result<boo
     Ok(true)
 }
 
-async fn package_is_used_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool> {
-    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
-        "SELECT file FROM registry_packages WHERE digest = $1 LIMIT 1").bind(digest).fetch_optional(db))?;
+/// Returns true if a version whose packages are here has this one.
+pub(super) async fn package_is_here_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool> {
+    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(package_here_sql!(""))
+        .bind(digest).fetch_optional(db))?;
     Ok(row.is_some())
 }
 
-/// Returns true if a version has this package, and nobody removes it.
+/// Returns true if a version whose packages are here has this one, and nobody removes it.
 async fn package_stays_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool> {
     let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
-        "SELECT file FROM registry_packages WHERE digest = $1 \
-         AND NOT EXISTS (SELECT 1 FROM registry_loose_packages WHERE digest = $1) LIMIT 1")
+        package_here_sql!(" AND NOT EXISTS (SELECT 1 FROM registry_loose_packages WHERE digest = $1)"))
         .bind(digest).fetch_optional(db))?;
     Ok(row.is_some())
 }

@@ -196,10 +196,11 @@ async fn a_page_ends_as_its_records_one_by_one(db: &TestDb) {
     let bytes: u64 = sizes.sum();
     assert_eq!((cache, downloads), ((bytes, 2), 2));
     for at in [&two, &three] {
+        at.peers.download_due().await.unwrap();
         let store = at.store();
-        let is_used =
-            async |digest: &Sha256Digest| store.registry_package_is_used(digest).await.unwrap();
-        assert!(is_used(&shared).await && !is_used(&gone).await);
+        let is_here =
+            async |digest: &Sha256Digest| store.registry_package_is_here(digest).await.unwrap();
+        assert!(is_here(&shared).await && !is_here(&gone).await);
         assert_eq!(at.fault().await, None);
     }
 }
@@ -233,7 +234,51 @@ async fn a_package_goes_with_the_last_version_that_a_page_takes_down(db: &TestDb
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 
+/// R1: a package that was taken down is not kept for a version whose package has never come from its peer.
+async fn a_package_is_not_kept_for_a_version_that_is_still_at_a_peer(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &[]).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    for (at, namespace) in [(&one, "module acme"), (&two, "module two")] {
+        at.office.namespace(namespace, Visibility::Public).await;
+    }
+    one.join(&two, "*", "*").await;
+    three.join(&one, "*", "*").await;
+    three.join(&two, "*", "*").await;
+    let (down, same) = ("module acme/vpc/aws 1.2.3", "module two/m/aws 1.0.0");
+    one.office.publish(down, &MODULE).await;
+    assert_eq!(three.pull().await, 1);
+    three.peers.download_due().await.unwrap();
+    assert!(three.is_here(down).await);
+    two.office.publish(same, &MODULE).await;
+    let package = digest_of(&one, down).await;
+    assert_eq!(digest_of(&two, same).await, package);
+    assert_eq!((three.pull().await, one.pull().await), (1, 1));
+    let is_kept = async |at: &Deployment| {
+        let package = at.office.registry.package(&package).await;
+        package.unwrap().is_some()
+    };
+    assert!(is_kept(&one).await && is_kept(&three).await);
+
+    // One takes it down on its own, and the other one with a page.
+    two.reachable(false);
+    one.office
+        .take_down(down, TakedownKind::Security, "has a key")
+        .await;
+    assert!(!is_kept(&one).await);
+    assert_eq!(three.pull().await, 1);
+    assert!(!is_kept(&three).await);
+
+    two.reachable(true);
+    for at in [&one, &three] {
+        assert_eq!(at.peers.download_due().await.unwrap().arrived, 1);
+        assert!(at.is_here(same).await && is_kept(at).await);
+        assert_eq!(at.fault().await, None);
+    }
+}
+
 store_test!(
     a_page_ends_as_its_records_one_by_one,
     a_package_goes_with_the_last_version_that_a_page_takes_down,
+    a_package_is_not_kept_for_a_version_that_is_still_at_a_peer,
 );

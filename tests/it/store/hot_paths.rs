@@ -656,7 +656,7 @@ async fn modules(db: &TestDb) {
     store.registry_go_index(Some(db.now()), 50).await.unwrap();
     store.registry_packages_due(50).await.unwrap();
     let digest = Sha256Digest::of(b"package");
-    store.registry_package_is_used(&digest).await.unwrap();
+    store.registry_package_is_here(&digest).await.unwrap();
     let peer = "two.example.com".parse().unwrap();
     store.registry_download_peers().await.unwrap();
     store.registry_downloads_due(&peer, 50).await.unwrap();

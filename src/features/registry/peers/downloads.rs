@@ -37,7 +37,8 @@ use super::super::packaging::{CheckedPackage, limits};
 use super::super::rows::versions_write_in_tx;
 use super::super::service::RegistryError;
 use super::super::store::{
-    RegistryVersion, VersionOrigin, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
+    RegistryVersion, VersionOrigin, broken, go_mod_add_in_tx, key_of, log_hold_in_tx,
+    package_is_here_in_tx, version_in_tx,
 };
 use super::client::{ClientFault, package_time};
 use super::model::Peer;
@@ -47,10 +48,8 @@ use crate::context::ServerCtx;
 use crate::errors::describe_error;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::leases::{LeaseKey, LeaseOutcome};
-use crate::model::{RepoPath, Sha256Digest};
-use crate::store::{
-    Result as StoreResult, Store, Tx, execute, execute_alone, kept_time, on_pool, on_tx,
-};
+use crate::model::RepoPath;
+use crate::store::{Result as StoreResult, Store, Tx, execute, execute_alone, kept_time, on_pool};
 
 /// Longest wait of a client for a download. The time limit of requests is longer.
 const WAIT: Duration = Duration::from_secs(20);
@@ -658,15 +657,6 @@ impl DownloadRow {
     }
 }
 
-/// Returns true if a version whose packages are here has this one.
-async fn package_is_here_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> StoreResult<bool> {
-    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
-        "SELECT p.file FROM registry_packages p JOIN registry_versions v \
-         ON v.kind = p.kind AND v.name = p.name AND v.version = p.version \
-         WHERE p.digest = $1 AND v.base = '' LIMIT 1").bind(digest).fetch_optional(db))?;
-    Ok(row.is_some())
-}
-
 impl Store {
     /// Lists peers that have announced downloads that are due and not given up. The index by peer is looked up for each
     /// peer, however many downloads one has.
@@ -723,11 +713,7 @@ impl Store {
         let Some(version) = now else {
             return tx.roll_back().await.map(|()| false);
         };
-        versions_write_in_tx(&mut tx, &[&version]).await?;
-        if let Some(go_mod) = go_mod {
-            let is_foreign = version.origin.is_some_and(VersionOrigin::is_foreign);
-            go_mod_add_in_tx(&mut tx, key, go_mod, is_foreign).await?;
-        }
+        // Before the version counts as here, so that it does not vouch for its own package.
         for package in &content.packages {
             let announced = execute!(
                 &mut tx,
@@ -738,6 +724,11 @@ impl Store {
             if announced == 0 && !package_is_here_in_tx(&mut tx, &package.digest).await? {
                 return tx.roll_back().await.map(|()| false);
             }
+        }
+        versions_write_in_tx(&mut tx, &[&version]).await?;
+        if let Some(go_mod) = go_mod {
+            let is_foreign = version.origin.is_some_and(VersionOrigin::is_foreign);
+            go_mod_add_in_tx(&mut tx, key, go_mod, is_foreign).await?;
         }
         let name = key.name();
         execute!(

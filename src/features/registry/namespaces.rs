@@ -131,6 +131,27 @@ const OF_NAME_POSTGRES: &str = namespace_sql!(concat!(
 ));
 const OF_KIND: &str = namespace_sql!("WHERE n.kind = $1 ORDER BY n.prefix");
 
+/// Selects a name below a prefix, with `$folded` compared by its bytes: a slash follows the prefix, and `0` is the character
+/// after a slash. The order of a language may pass over slashes.
+macro_rules! below_sql {
+    ($folded:literal) => {
+        concat!(
+            "SELECT name FROM registry_names WHERE kind = $1 AND (",
+            $folded,
+            " = $2 OR (",
+            $folded,
+            " >= $3 AND ",
+            $folded,
+            " < $4)) ORDER BY ",
+            $folded,
+            " LIMIT 1"
+        )
+    };
+}
+
+const BELOW_SQLITE: &str = below_sql!("folded_name");
+const BELOW_POSTGRES: &str = below_sql!("folded_name COLLATE \"C\"");
+
 /// Returns all prefixes of the kind that cover a name, the shortest first.
 pub(super) fn beginnings(name: &RegistryName) -> Vec<&str> {
     let text = name.as_str();
@@ -363,9 +384,11 @@ async fn of_prefix_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<Name
 /// Returns a known name below a prefix, in any case. Names in no namespace come from other deployments, or were fetched.
 async fn name_below_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<RegistryName>> {
     let folded = prefix.as_str().to_ascii_lowercase();
-    let name = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
-        "SELECT name FROM registry_names WHERE kind = $1 AND (folded_name = $2 OR (folded_name >= $3 AND folded_name < $4)) \
-         ORDER BY folded_name LIMIT 1")
+    let sql = match tx {
+        Tx::Sqlite(_) => BELOW_SQLITE,
+        Tx::Postgres(_) => BELOW_POSTGRES,
+    };
+    let name = on_tx!(tx, db => sqlx::query_scalar::<_, String>(sql)
         .bind(prefix.kind()).bind(&folded).bind(format!("{folded}/")).bind(format!("{folded}0")).fetch_optional(db))?;
     name.map(|name| RegistryName::new(prefix.kind(), &name).map_err(broken))
         .transpose()

@@ -497,6 +497,31 @@ async fn a_namespace_is_not_added_above_names_of_peers(db: &TestDb) {
     assert_eq!(added.await.unwrap(), AddNamespace::InUse(taken));
 }
 
+/// Names are compared by their bytes, and not in the order of the language that the database has.
+async fn a_namespace_has_the_names_below_a_slash_and_no_others(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    for name in ["example.com/net~tools", "example.com/lib/z"] {
+        let key = format!("go {name}");
+        one.office.namespace(&key, Visibility::Public).await;
+        let go_mod = format!("module {name}\n");
+        let files: [(&str, &[u8]); 1] = [("go.mod", go_mod.as_bytes())];
+        one.office.publish(&format!("{key} v1.0.0"), &files).await;
+    }
+    assert_eq!(two.pull().await, 2);
+    let (store, by) = (two.db.store(), by_ops());
+    let owner = "net".parse().unwrap();
+    drop(store.owner_create(&owner, &by).await.unwrap());
+    let add = async |prefix: &str| {
+        let (prefix, foreign) = (prefix.parse().unwrap(), ForeignVersions::Refuse);
+        let added = store.registry_namespace_add(&prefix, &owner, Visibility::Public, foreign, &by);
+        added.await.unwrap()
+    };
+    let added = add("go example.com/net").await;
+    assert!(matches!(added, AddNamespace::Added(_)), "{added:?}");
+    let taken = "go example.com/lib/z".parse().unwrap();
+    assert_eq!(add("go example.com/Lib").await, AddNamespace::InUse(taken));
+}
+
 async fn a_record_that_its_maker_did_not_sign_is_found_out(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     // A deployment with the name of the one, and a member that takes it for the real one.
@@ -1018,6 +1043,7 @@ store_test!(
     nothing_of_a_page_that_does_not_fit_is_merged,
     a_peer_leads_nobody_to_another_address,
     a_namespace_is_not_added_above_names_of_peers,
+    a_namespace_has_the_names_below_a_slash_and_no_others,
     a_record_that_its_maker_did_not_sign_is_found_out,
     a_package_that_is_not_the_recorded_one_is_fetched_elsewhere,
     a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other,

@@ -13,13 +13,13 @@ use crate::model::OwnerName;
 use crate::store::{Result, Store};
 
 /// Owner and visibility of all namespaces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Namespaces {
     owned: HashMap<(NameKind, String), NamespaceAccess>,
     /// Prefixes in lower case, with their spelling.
     folded: HashMap<(NameKind, String), NamePrefix>,
-    /// Names that come from other deployments, those with the fewest readers first.
-    peers: Vec<(NamePatterns, NamespaceAccess)>,
+    /// Names that come from other deployments and are private, and those that are not.
+    peers: [NamespaceAccess; 2],
     /// Names for which records of a deployment that has joined count.
     joined: Vec<NamePatterns>,
 }
@@ -30,6 +30,8 @@ pub(super) struct NamespaceAccess {
     /// `None`: the name comes from another deployment or was fetched, and belongs to nobody here.
     pub owner: Option<OwnerName>,
     pub visibility: Visibility,
+    /// Names of the namespace, or names that are accepted from other deployments.
+    pub sets: Vec<NamePattern>,
 }
 
 impl NamespaceAccess {
@@ -37,7 +39,22 @@ impl NamespaceAccess {
     pub const FOREIGN: Self = Self {
         owner: None,
         visibility: Visibility::Public,
+        sets: Vec::new(),
     };
+
+    /// Access to names of a namespace.
+    pub fn of_owner(owner: OwnerName, prefix: NamePrefix, visibility: Visibility) -> Self {
+        Self {
+            owner: Some(owner),
+            visibility,
+            sets: vec![NamePattern::from(prefix)],
+        }
+    }
+
+    /// Returns the sets that have a name. Only a scope within all of them names it.
+    pub fn sets_of(&self, name: &RegistryName) -> impl Iterator<Item = &NamePattern> {
+        self.sets.iter().filter(move |set| set.matches(name))
+    }
 
     /// Returns true if a run reads the names that has the rights of this owner. Without one, it reads public names alone.
     pub fn is_read_by_run(&self, owner: Option<&OwnerName>) -> bool {
@@ -59,10 +76,7 @@ impl Namespaces {
         let folded = folded.collect();
         let rows = rows.into_iter().map(|row| {
             let key = (row.prefix.kind(), row.prefix.as_str().to_owned());
-            let access = NamespaceAccess {
-                owner: Some(row.owner),
-                visibility: row.visibility,
-            };
+            let access = NamespaceAccess::of_owner(row.owner, row.prefix, row.visibility);
             (key, access)
         });
         let peers = store.registry_peers().await?;
@@ -75,7 +89,7 @@ impl Namespaces {
         Ok(Self {
             owned: rows.collect(),
             folded,
-            peers: Self::sorted_peers(peers),
+            peers: Self::sorted_peers(&peers.collect::<Vec<_>>()),
             joined,
         })
     }
@@ -111,8 +125,7 @@ impl Namespaces {
     /// Returns the readers of a name that belongs to nobody here. If it is accepted from several deployments, the fewest.
     fn of_peers(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
         let mut peers = self.peers.iter();
-        let accepting = peers.find(|(patterns, _)| patterns.matches(name));
-        accepting.map(|(_, access)| access)
+        peers.find(|access| access.sets.iter().any(|set| set.matches(name)))
     }
 
     /// Returns the prefixes of a kind that belong to owners here, in order.
@@ -126,9 +139,9 @@ impl Namespaces {
 
     /// Returns the patterns of names that are accepted from other deployments, and the readers of these names.
     pub fn accepted(&self) -> impl Iterator<Item = (&NamePattern, Visibility)> {
-        self.peers.iter().flat_map(|(patterns, access)| {
+        self.peers.iter().flat_map(|access| {
             let visibility = access.visibility;
-            patterns.iter().map(move |pattern| (pattern, visibility))
+            access.sets.iter().map(move |pattern| (pattern, visibility))
         })
     }
 
@@ -137,32 +150,31 @@ impl Namespaces {
     pub fn of_tests(namespaces: &[(&str, &str, Visibility)], peers: &[(&str, Visibility)]) -> Self {
         let namespaces = namespaces.iter().map(|(prefix, owner, visibility)| {
             let prefix: NamePrefix = prefix.parse().unwrap();
-            let access = NamespaceAccess {
-                owner: Some(owner.parse().unwrap()),
-                visibility: *visibility,
-            };
-            ((prefix.kind(), prefix.as_str().to_owned()), access)
+            let key = (prefix.kind(), prefix.as_str().to_owned());
+            let owner = owner.parse().unwrap();
+            (key, NamespaceAccess::of_owner(owner, prefix, *visibility))
         });
         let peers = peers.iter();
         let peers = peers.map(|(patterns, readers)| (patterns.parse().unwrap(), *readers));
         Self {
             owned: namespaces.collect(),
-            peers: Self::sorted_peers(peers),
-            ..Self::default()
+            folded: HashMap::new(),
+            peers: Self::sorted_peers(&peers.collect::<Vec<_>>()),
+            joined: Vec::new(),
         }
     }
 
-    /// Takes the patterns of names that are accepted from peers.
-    fn sorted_peers(
-        peers: impl IntoIterator<Item = (NamePatterns, Visibility)>,
-    ) -> Vec<(NamePatterns, NamespaceAccess)> {
-        let peers = peers.into_iter().map(|(patterns, visibility)| {
-            let owner = None;
-            (patterns, NamespaceAccess { owner, visibility })
-        });
-        let mut peers: Vec<_> = peers.collect();
-        peers.sort_by_key(|(_, access)| access.visibility == Visibility::Public);
-        peers
+    /// Takes the patterns of names that are accepted from peers. Those of private ones come first.
+    fn sorted_peers(peers: &[(NamePatterns, Visibility)]) -> [NamespaceAccess; 2] {
+        [Visibility::Owner, Visibility::Public].map(|visibility| {
+            let patterns = peers.iter().filter(|(_, of)| *of == visibility);
+            let sets = patterns.flat_map(|(patterns, _)| patterns.iter().cloned());
+            NamespaceAccess {
+                owner: None,
+                visibility,
+                sets: sets.collect(),
+            }
+        })
     }
 }
 
@@ -203,12 +215,13 @@ mod tests {
         let key = (NameKind::Go, "github.com/acme".to_owned());
         let patterns = |text: &str| text.parse().unwrap();
         let namespaces = Namespaces {
+            owned: HashMap::new(),
             folded: HashMap::from([(key, "go github.com/Acme".parse().unwrap())]),
+            peers: Namespaces::sorted_peers(&[]),
             joined: vec![
                 patterns("go github.com/Acme/net"),
                 patterns("module acme/*"),
             ],
-            ..Namespaces::default()
         };
         for (name, namespace, is_of_peers) in [
             ("go github.com/Acme/net", Some("github.com/Acme"), true),

@@ -211,6 +211,36 @@ async fn a_namespace_with_versions_is_closed_to_others(db: &TestDb) {
     }
 }
 
+async fn a_token_for_more_names_than_a_private_namespace_does_not_read_it(db: &TestDb) {
+    let office = Office::open(db).await;
+    let server = office.server(db, 1, &[]).await;
+    for (namespace, visibility) in [
+        ("go code.example.com/acme", Visibility::Owner),
+        ("go code.example.com/open", Visibility::Public),
+    ] {
+        office.namespace(namespace, visibility).await;
+        let files: [(&str, &[u8]); 1] = [("m.go", b"package m\n")];
+        office
+            .publish(&format!("{namespace}/m v1.0.0"), &files)
+            .await;
+    }
+    for (scope, private, public) in [
+        ("read:go code.example.com/...", 404, 200),
+        ("read:go code.example.com/acme/...", 200, 404),
+        ("read:go code.example.com/acme/m", 200, 404),
+    ] {
+        let token = office.token(&[scope]).await.1;
+        for (namespace, status) in [("acme", private), ("open", public)] {
+            let path = format!("/registry/go/code.example.com/{namespace}/m/@v/list");
+            assert_eq!(
+                server.status(&path, &token).await,
+                status,
+                "{scope}: {path}"
+            );
+        }
+    }
+}
+
 /// Returns the answers of every route that is about a name, without the name.
 async fn answers(server: &Replica, namespace: &str, token: &str) -> Vec<(u16, String)> {
     let mut answers = Vec::new();
@@ -325,6 +355,7 @@ store_test!(
     a_revoked_or_expired_token_reads_nothing_more,
     a_namespace_is_visible_as_it_was_added_last,
     a_namespace_with_versions_is_closed_to_others,
+    a_token_for_more_names_than_a_private_namespace_does_not_read_it,
     a_private_name_is_refused_like_one_that_is_not_here,
     a_wrong_version_says_what_is_wrong_and_shows_no_private_name,
 );

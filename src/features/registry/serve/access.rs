@@ -9,6 +9,8 @@
 //! | run of this server | served | served if the owner of its repository owns it, else 404 | served |
 //! | run that has ended | 401 | 401 | 401 |
 //!
+//! A scope names a namespace if it has only names of it.
+//!
 //! A name of another deployment that belongs to nobody here has the readers that an administrator chose when the
 //! deployments joined, as if it were in a namespace without an owner.
 //!
@@ -20,7 +22,7 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use lockkeeper_registry::names::RegistryName;
+use lockkeeper_registry::names::{NamePattern, RegistryName};
 use tokio::sync::Semaphore;
 
 use super::super::readers::NamespaceAccess;
@@ -71,7 +73,7 @@ impl Reader {
             (Self::Token { token, is_open }, Visibility::Public) => {
                 *is_open || token.allows(TokenAction::Read, name)
             }
-            (Self::Token { token, .. }, Visibility::Owner) => reads_by_name(token, name),
+            (Self::Token { token, .. }, Visibility::Owner) => reads_by_name(token, name, namespace),
         }
     }
 
@@ -101,13 +103,18 @@ impl Reader {
     }
 }
 
-/// Returns true if a scope permits reading a name and is not for all names. A person who makes a token for everything need not
-/// know that some names are not for everyone.
-fn reads_by_name(token: &Token, name: &RegistryName) -> bool {
-    token.scopes.iter().any(|scope| {
-        let pattern = &scope.pattern;
-        scope.action == TokenAction::Read && !pattern.is_for_all() && pattern.matches(name)
-    })
+/// Returns true if a scope permits reading a name, and has only names of its private namespace, as for peers. A person who
+/// makes a token for other names, such as all names of a host, need not know that some of them are not for everyone.
+fn reads_by_name(token: &Token, name: &RegistryName, namespace: &NamespaceAccess) -> bool {
+    let names_it = |set: &NamePattern| {
+        token.scopes.iter().any(|scope| {
+            let pattern = &scope.pattern;
+            let is_of_name = scope.action == TokenAction::Read && pattern.matches(name);
+            is_of_name && !pattern.is_for_all() && pattern.is_within(set)
+        })
+    };
+    let mut sets = namespace.sets_of(name).peekable();
+    sets.peek().is_some() && sets.all(names_it)
 }
 
 /// Returns the text of the token in a request: a bearer token, or the password of a user with any name. `None`: the request
@@ -155,11 +162,11 @@ mod tests {
         Reader::Token { token, is_open }
     }
 
+    /// Returns the answer to a request for a name below `module acme`.
     fn answer(reader: &Reader, name: &str, visibility: Option<Visibility>) -> &'static str {
-        let namespace = visibility.map(|visibility| NamespaceAccess {
-            owner: Some("net".parse().unwrap()),
-            visibility,
-        });
+        let (owner, prefix) = ("net".parse().unwrap(), "module acme".parse().unwrap());
+        let namespace =
+            visibility.map(|visibility| NamespaceAccess::owned(owner, prefix, visibility));
         match reader.check(&name.parse().unwrap(), namespace.as_ref()) {
             Ok(()) => "served",
             Err(ServeRefusal::SignIn) => "401",
@@ -217,6 +224,38 @@ mod tests {
             assert_eq!(answer(&reader, name, public), on_public, "{reader:?}");
             assert_eq!(answer(&reader, name, owner), on_owner, "{reader:?}");
             assert_eq!(answer(&reader, name, None), on_none, "{reader:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_that_is_wider_than_a_private_namespace_does_not_name_it() {
+        let name = "go github.com/acme/net".parse().unwrap();
+        let private = |sets: &[&str]| NamespaceAccess {
+            owner: None,
+            visibility: Visibility::Owner,
+            sets: sets.iter().map(|set| set.parse().unwrap()).collect(),
+        };
+        let acme = private(&["go github.com/acme/..."]);
+        // Two other deployments have it, and a set of the third one has other names.
+        let peers = private(&[
+            "go github.com/...",
+            "module acme/*",
+            "go github.com/acme/...",
+        ]);
+        let all = private(&["*"]);
+        for (scope, of_acme, of_peers, of_all) in [
+            ("read:go github.com/...", false, false, true),
+            ("read:go github.com/acme/...", true, true, true),
+            ("read:go github.com/acme/net", true, true, true),
+            ("read:go github.com/acme/other", false, false, false),
+            ("publish:go github.com/acme/...", false, false, false),
+            ("read:go *", false, false, false),
+        ] {
+            let reader = reader(&[scope], true);
+            for (namespace, expected) in [(&acme, of_acme), (&peers, of_peers), (&all, of_all)] {
+                let found = reader.may_read(&name, Some(namespace));
+                assert_eq!(found, expected, "{scope} in {namespace:?}");
+            }
         }
     }
 

@@ -82,10 +82,11 @@ impl Namespaces {
         let peers = store.registry_peers().await?;
         let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
         let joined = joined.map(|peer| peer.accepts.clone()).collect();
-        // What came from a removed peer is served as before (R8).
-        let peers = peers
-            .into_iter()
-            .map(|peer| (peer.accepts, peer.visibility));
+        // What came from a removed peer is served as before (R8), and so is what came from one that is accepted for less.
+        let peers = peers.into_iter().flat_map(|peer| {
+            let closed = (peer.closed, Visibility::Owner);
+            [(peer.accepts, peer.visibility), closed]
+        });
         Ok(Self {
             owned: rows.collect(),
             folded,

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 
 use super::deployments::{Answered, Deployment, PATIENCE, name};
 use super::peers::{
-    GO_MODULE, MODULE, NET, NET_AT, VPC, change_pages, digest_of, page_of, peer_get, two, vpc_path,
+    GO_MODULE, MODULE, NET, NET_AT, VPC, VPC_LIST, change_pages, digest_of, page_of, peer_get, two,
+    vpc_path,
 };
 use super::world::by_ops;
 use crate::support::db::{TestDb, execute, store_test};
@@ -642,6 +643,49 @@ async fn a_name_for_which_nobody_is_accepted_any_more_is_not_shared(db: &TestDb)
     two.change(ONE, public).await;
     assert_eq!(peer_get(&three, &two, &package).await, 200);
     assert_eq!(three.pull().await, 1);
+    // A name that was public has no readers then: neither other deployments nor clients get it.
+    two.accepts(ONE, "go *").await;
+    assert_eq!(peer_get(&three, &two, &package).await, 404);
+    assert_eq!(two.server.status(VPC_LIST, &two.token).await, 404);
+}
+
+/// R6: others are accepted for all names, and those of a private peer stay private when it is accepted for fewer.
+async fn private_names_stay_private_when_their_peer_is_accepted_for_less(db: &TestDb) {
+    let (one, two, three) = Box::pin(chain(db, &[])).await;
+    let terms = |accepts: &str, visibility| PeerTerms {
+        accepts: Some(accepts.parse().unwrap()),
+        visibility: Some(visibility),
+        ..PeerTerms::default()
+    };
+    let (both, less) = ("module acme/*\ngo example.com/...", "go example.com/...");
+    let (_, named) = two.office.token(&["read:module acme/*"]).await;
+    let package = async || {
+        let path = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
+        peer_get(&three, &two, &path).await
+    };
+    let listed = async |token: &str| two.server.status(VPC_LIST, token).await;
+    two.change(ONE, terms(both, Visibility::Owner)).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    two.peers.download_due().await.unwrap();
+
+    two.accepts(ONE, less).await;
+    assert_eq!(two.peer(ONE).await.closed.to_string(), "module acme/*");
+    assert_eq!((package().await, three.pull().await), (404, 0));
+    assert_eq!((listed(&two.token).await, listed(&named).await), (404, 200));
+    // The patterns are accepted again, and a join with other terms replaces them.
+    two.accepts(ONE, both).await;
+    assert_eq!(two.peer(ONE).await.closed.to_string(), "");
+    assert!(two.turn(ONE, PeerState::Joined, PeerState::Removed).await);
+    one.join(&two, less, "*").await;
+    assert_eq!(two.peer(ONE).await.accepts.to_string(), less);
+    assert_eq!((package().await, three.pull().await), (404, 0));
+    assert_eq!((listed(&two.token).await, listed(&named).await), (404, 200));
+
+    two.change(ONE, terms(less, Visibility::Public)).await;
+    assert_eq!(two.peer(ONE).await.closed.to_string(), "");
+    assert_eq!((package().await, three.pull().await), (200, 1));
+    assert_eq!((listed(&two.token).await, listed(&named).await), (200, 200));
 }
 
 /// R6: the row of a removed peer says who reads its versions, so no other deployment takes it over.
@@ -744,6 +788,7 @@ store_test!(
     a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen,
     private_names_of_a_peer_do_not_go_to_others,
     a_name_for_which_nobody_is_accepted_any_more_is_not_shared,
+    private_names_stay_private_when_their_peer_is_accepted_for_less,
     nobody_joins_in_place_of_a_removed_peer,
     what_is_shared_cannot_be_guessed_from_its_digest,
     a_download_that_cannot_be_kept_here_comes_last,

@@ -141,7 +141,7 @@ const OTHERS: &[(&str, &str)] = &[
     (
         "registry_peers",
         "name url verifier old_verifiers state token_key token_hash shares accepts visibility edge sharing head error \
-         skipped_last added_by met push_error",
+         skipped_last added_by met push_error closed",
     ),
     ("registry_tag_moves", "tag from_sha to_sha"),
     ("registry_tag_repos", "failure"),

@@ -450,6 +450,11 @@ impl PeerArgs {
             "  names that belong to nobody here: {}",
             peer.visibility
         )))?;
+        let closed: Vec<String> = peer.closed.iter().map(ToString::to_string).collect();
+        if !closed.is_empty() {
+            let closed = closed.join(", ");
+            terminal.line(safe(&format!("  stays private: {closed}")))?;
+        }
         terminal.line(safe(&format!(
             "  its records added {} of at most {} versions, with packages of {} of at most {}",
             peer.versions,

@@ -237,7 +237,7 @@ pub(super) struct SharedNames {
     accepts: NamePatterns,
     /// Namespaces of owners here.
     namespaces: Vec<RegistryNamespace>,
-    /// Names of other peers that are not for everyone.
+    /// Names of other peers that are not for everyone, also those for which they are not accepted any more.
     closed_peers: Vec<NamePatterns>,
     /// Names of other peers that are for everyone.
     open_peers: Vec<NamePatterns>,
@@ -255,12 +255,14 @@ impl SharedNames {
             let peers = peers.iter().filter(|peer| peer.visibility == visibility);
             peers.map(|peer| peer.accepts.clone()).collect()
         };
+        let mut closed_peers = accepted(Visibility::Owner);
+        closed_peers.extend(peers.iter().map(|peer| peer.closed.clone()));
         Self {
             peer: peer.name.clone(),
             shares: peer.shares.clone(),
             accepts,
             namespaces,
-            closed_peers: accepted(Visibility::Owner),
+            closed_peers,
             open_peers: accepted(Visibility::Public),
         }
     }

@@ -261,6 +261,8 @@ pub struct Peer {
     pub accepts: NamePatterns,
     /// Readers of names that came from the peer and that belong to nobody here.
     pub visibility: Visibility,
+    /// Names that were private and for which its records do not count any more. Their versions stay, and so do their readers.
+    pub closed: NamePatterns,
     /// Progress in its log.
     pub walk: PeerWalk,
     /// Newest size of its log that was seen.

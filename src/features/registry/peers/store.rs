@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::names::{NameKind, NamePattern, RegistryName};
 use lockkeeper_registry::records::{DeploymentName, LogId};
 use lockkeeper_registry::signed_note::NoteVerifier;
 use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
@@ -80,7 +80,7 @@ macro_rules! peer_sql {
     ($rest:literal) => {
         concat!(
             "SELECT name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, shares, accepts, \
-             visibility, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
+             visibility, closed, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
              skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed, agreed_at, met, again_at, versions, \
              bytes, fetched_versions, fetched_bytes, limited, max_versions, max_bytes, pushed_id, push_attempts, push_at, push_error, pushes_given_up, \
              added_by, added_at FROM registry_peers ",
@@ -102,6 +102,7 @@ struct PeerRow {
     shares: NamePatterns,
     accepts: NamePatterns,
     visibility: Visibility,
+    closed: NamePatterns,
     last_id: i64,
     edge: String,
     walk: i64,
@@ -185,6 +186,7 @@ impl PeerRow {
             shares: self.shares,
             accepts: self.accepts,
             visibility: self.visibility,
+            closed: self.closed,
             walk: PeerWalk {
                 number: self.walk,
                 edge,
@@ -346,6 +348,10 @@ impl Store {
             Some(old) if old.visibility == Visibility::Owner && has_names(old) => Visibility::Owner,
             Some(_) | None => new.visibility,
         };
+        let closed = match &old {
+            Some(old) => still_closed(old, &new.accepts, visibility),
+            None => NamePatterns::default(),
+        };
         // Records in the log may be signed with the key that an administrator has removed.
         let old_verifiers = match &old {
             Some(old) if is_other(old) && old.state == PeerState::Removed => {
@@ -366,13 +372,13 @@ impl Store {
             &mut tx,
             "INSERT INTO registry_peers (name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, \
              token_hash, shares, accepts, visibility, last_id, edge, walk, sharing, seen_size, skipped, wrong_packages, \
-             takedowns, added_by, added_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '0', 1, '', 0, 0, 0, 0, $13, $6) \
+             takedowns, added_by, added_at, closed) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '0', 1, '', 0, 0, 0, 0, $13, $6, $14) \
              ON CONFLICT (name) DO UPDATE SET url = excluded.url, verifier = excluded.verifier, \
              old_verifiers = excluded.old_verifiers, state = excluded.state, state_at = excluded.state_at, \
              token_key = excluded.token_key, sealed_token = excluded.sealed_token, token_hash = excluded.token_hash, \
              shares = excluded.shares, accepts = excluded.accepts, visibility = excluded.visibility, \
-             error = NULL, error_at = NULL",
+             closed = excluded.closed, error = NULL, error_at = NULL",
             &new.name,
             &new.url,
             new.verifier.to_string(),
@@ -386,6 +392,7 @@ impl Store {
             &new.accepts,
             visibility,
             free_text(&cause.actor.login).as_ref(),
+            &closed,
         )?;
         if old.as_ref().is_some_and(is_other) {
             forget_log_in_tx(&mut tx, &new.name).await?;
@@ -557,16 +564,20 @@ impl Store {
         let Some(old) = peer_in_tx(&mut tx, name).await? else {
             return tx.roll_back().await.map(|()| None);
         };
+        let accepts = terms.accepts.as_ref().unwrap_or(&old.accepts);
+        let visibility = terms.visibility.unwrap_or(old.visibility);
+        let closed = still_closed(&old, accepts, visibility);
         execute!(
             &mut tx,
-            "UPDATE registry_peers SET shares = $2, accepts = $3, visibility = $4, max_versions = $5, max_bytes = $6 \
-             WHERE name = $1",
+            "UPDATE registry_peers SET shares = $2, accepts = $3, visibility = $4, max_versions = $5, max_bytes = $6, \
+             closed = $7 WHERE name = $1",
             name,
             terms.shares.as_ref().unwrap_or(&old.shares),
-            terms.accepts.as_ref().unwrap_or(&old.accepts),
-            terms.visibility.unwrap_or(old.visibility),
+            accepts,
+            visibility,
             stored(terms.max_versions.unwrap_or(old.limits.versions)),
             stored(terms.max_bytes.unwrap_or(old.limits.bytes)),
+            &closed,
         )?;
         walk_again_in_tx(&mut tx).await?;
         self.downloads_again_in_tx(&mut tx, name).await?;
@@ -761,10 +772,26 @@ fn is_known(state: PeerState) -> bool {
     }
 }
 
+/// Returns the names of a peer that stay private although it is accepted for others from now on. Too many patterns become
+/// the one of all names.
+fn still_closed(old: &Peer, accepts: &NamePatterns, visibility: Visibility) -> NamePatterns {
+    if visibility == Visibility::Public || old.visibility == Visibility::Public {
+        return NamePatterns::default();
+    }
+    let mut closed: Vec<NamePattern> = Vec::new();
+    for pattern in old.closed.iter().chain(&old.accepts) {
+        let is_accepted = accepts.iter().any(|accepted| accepted == pattern);
+        if !is_accepted && !closed.contains(pattern) {
+            closed.push(pattern.clone());
+        }
+    }
+    NamePatterns::new(closed).unwrap_or_else(|_| NamePatterns::everything())
+}
+
 /// Returns true if names of a peer may be here, whose readers its row decides. A proposal that nobody has approved has none.
 fn has_names(peer: &Peer) -> bool {
-    let is_accepted = peer.accepts.iter().next().is_some();
-    is_accepted || peer.versions > 0 || peer.fetched_versions > 0
+    let mut accepted = peer.accepts.iter().chain(&peer.closed);
+    accepted.next().is_some() || peer.versions > 0 || peer.fetched_versions > 0
 }
 
 /// Returns a peer in any state.

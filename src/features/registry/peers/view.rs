@@ -43,6 +43,8 @@ pub(in crate::features::registry) struct PeerView {
     /// Names for which its records count.
     accepts: Vec<String>,
     visibility: Visibility,
+    /// Names that stay private, and for which its records do not count any more.
+    closed: Vec<String>,
     /// Last record of its log that was merged.
     last_id: u64,
     /// Number of records of its log.
@@ -116,6 +118,7 @@ impl PeerView {
             shares: list(&peer.shares),
             accepts: list(&peer.accepts),
             visibility: peer.visibility,
+            closed: list(&peer.closed),
             last_id: peer.walk.last_id(),
             size: peer.seen_size,
             lag_records: peer.lag_records(),

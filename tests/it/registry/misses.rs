@@ -509,7 +509,8 @@ async fn a_full_cache_keeps_nothing_more(db: &TestDb) {
     assert_eq!(refused.status.as_u16(), 404);
     assert_snapshot!(refused.text().trim_end(), @"not found: code.example.org/acme/net.git v1.1.0 is not in this registry and was not fetched, because this token has fetched as much as one token may in an hour");
     assert_eq!(fills(&server, "over_budget"), 1);
-    let failure = db.store().registry_fill_failure(&key(MODULE, "v1.1.0"));
+    let limited = key(MODULE, "v1.1.0");
+    let failure = db.store().registry_fill_failure(&limited);
     assert_eq!(failure.await.unwrap(), None);
     assert_eq!(server.status(&info(MODULE, "v1.1.0"), &other).await, 404);
     let (kind, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;

@@ -734,7 +734,8 @@ fn explained(error: BlobError, shown: &str, advice: Option<&str>) -> BlobError {
         | BlobError::NoStore(_)
         | BlobError::OtherStore(..)
         | BlobError::TwoStores(..)
-        | BlobError::TooLarge(_)) => error,
+        | BlobError::TooLarge(_)
+        | BlobError::LowSpace(_)) => error,
     }
 }
 

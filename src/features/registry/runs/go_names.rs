@@ -40,7 +40,7 @@ pub(super) async fn go_names(store: &Store, owner: Option<&OwnerName>) -> Result
 
 /// Go modules that a pattern has.
 enum GoPart<'a> {
-    /// Those of a whole host, or all.
+    /// Modules of a whole host, or all modules.
     Wide,
     /// A path, and perhaps those below it.
     Below(&'a str),

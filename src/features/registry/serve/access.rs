@@ -166,7 +166,7 @@ mod tests {
     fn answer(reader: &Reader, name: &str, visibility: Option<Visibility>) -> &'static str {
         let (owner, prefix) = ("net".parse().unwrap(), "module acme".parse().unwrap());
         let namespace =
-            visibility.map(|visibility| NamespaceAccess::owned(owner, prefix, visibility));
+            visibility.map(|visibility| NamespaceAccess::of_owner(owner, prefix, visibility));
         match reader.check(&name.parse().unwrap(), namespace.as_ref()) {
             Ok(()) => "served",
             Err(ServeRefusal::SignIn) => "401",

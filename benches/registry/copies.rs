@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use lockkeeper::features::registry::{JoinRequest, NamePatterns, NewInvitation, Visibility};
+use lockkeeper::features::registry::{
+    JoinRequest, NamePatterns, NewInvitation, PeerTerms, Visibility,
+};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::DatabaseUrl;
 
@@ -14,6 +16,8 @@ use crate::locks::durable_postgres;
 use crate::report::{Section, Table};
 use crate::server::{self, Server};
 
+/// Name of the deployment with the log.
+const SOURCE: &str = "one.example.com";
 /// Names that are exchanged.
 const SHARED: &str = "module acme/*";
 /// Address of the readers, which do not listen.
@@ -23,7 +27,7 @@ const NOBODY: &str = "http://127.0.0.1:9";
 pub async fn measure(work: &Path, versions: u64) -> anyhow::Result<Section> {
     let (postgres, version) = durable_postgres().await?;
     let dir = work.join("source");
-    let source = BenchRegistry::open(&dir, None, "one.example.com").await?;
+    let source = BenchRegistry::open(&dir, None, SOURCE).await?;
     source.add_namespace("module acme").await?;
     let files: [(&str, &[u8]); 1] = [("main.tf", b"output \"size\" {\n  value = 1\n}\n")];
     source.publish("module acme/vpc/aws 1.0.0", &files).await?;
@@ -111,6 +115,15 @@ impl Reader<'_> {
         };
         let joined = exchange.join(request, &cause()).await?;
         joined.with_context(|| format!("cannot join\n{}", server.log()))?;
+        // A peer may add fewer versions, unless an administrator changes that.
+        let terms = PeerTerms {
+            max_versions: Some(2 * versions),
+            ..PeerTerms::default()
+        };
+        let (source, cause) = (SOURCE.parse()?, cause());
+        let store = reader.registry.store();
+        let changed = store.registry_peer_change(&source, &terms, &cause).await?;
+        changed.context("there is no such peer")?;
         let (since, mut merged) = (Instant::now(), 0);
         while merged < versions {
             let report = exchange.pull_all().await?;

@@ -7,7 +7,7 @@
 //! | `rows.rs` | rows that are written many at a time |
 //! | `namespaces.rs` | names that belong to owners |
 //! | `readers.rs` | owners and readers of names, of peers as well |
-//! | `tokens.rs` | tokens of clients and of scripts |
+//! | `tokens.rs`, `token_shares.rs` | tokens of clients and of scripts, and their share of places |
 //! | `deployment.rs` | the name and the signing key of this deployment |
 //! | `service.rs` | `Registry`: everything that other files do with versions and the log |
 //! | `verify.rs` | everything that is stored, computed again |
@@ -51,6 +51,7 @@ mod store;
 mod tags;
 #[cfg(test)]
 mod testing;
+mod token_shares;
 mod tokens;
 mod upload;
 mod used_by;

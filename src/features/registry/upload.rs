@@ -32,8 +32,7 @@
 //! Only bearer tokens count here. A browser sends a password that it knows with every request, also with one that a page
 //! of somebody else makes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -65,6 +64,7 @@ use super::packaging::{CheckedPackage, PackagingError, limits};
 use super::serve::{ReadScope, RegistryDoor, ServeRefusal, bearer_token};
 use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
+use super::token_shares::TokenShares;
 use super::tokens::{Token, TokenAction, TokenId};
 use super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
 use crate::errors::describe_error;
@@ -109,7 +109,7 @@ pub(crate) struct RegistryUploads {
     door: Arc<RegistryDoor>,
     places: Arc<Semaphore>,
     /// Places of each token that uploads at this moment.
-    places_of_tokens: Mutex<HashMap<TokenId, Weak<Semaphore>>>,
+    places_of_tokens: TokenShares,
     lists: Arc<Semaphore>,
 }
 
@@ -132,7 +132,7 @@ impl RegistryUploads {
             registry,
             door,
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            places_of_tokens: Mutex::default(),
+            places_of_tokens: TokenShares::new(AT_ONCE_OF_TOKEN),
             lists: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
         }
     }
@@ -621,7 +621,7 @@ impl RegistryUploads {
     }
 
     async fn place(&self, token: TokenId) -> Result<UploadPlace, ApiRefusal> {
-        let (of_all, of_token) = (Arc::clone(&self.places), self.places_of(token));
+        let (of_all, of_token) = (Arc::clone(&self.places), self.places_of_tokens.of(token));
         let places = async {
             let of_token = of_token.acquire_owned().await;
             let of_all = of_all.acquire_owned().await;
@@ -633,19 +633,6 @@ impl RegistryUploads {
         };
         let place = timeout(PLACE_TIME, places).await;
         place.map_err(|_| ApiRefusal::Busy)
-    }
-
-    /// Returns the places of a token.
-    fn places_of(&self, token: TokenId) -> Arc<Semaphore> {
-        let tokens = self.places_of_tokens.lock();
-        let mut tokens = tokens.unwrap_or_else(PoisonError::into_inner);
-        tokens.retain(|_, places| places.strong_count() > 0);
-        if let Some(places) = tokens.get(&token).and_then(Weak::upgrade) {
-            return places;
-        }
-        let places = Arc::new(Semaphore::new(AT_ONCE_OF_TOKEN));
-        tokens.insert(token, Arc::downgrade(&places));
-        places
     }
 
     fn cause(&self, token: &Token, parts: &Parts, reason: &str) -> Cause {

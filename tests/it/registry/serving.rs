@@ -416,6 +416,42 @@ async fn large_go_mod_files_take_memory_until_they_are_read(db: &TestDb) {
     assert!(server.get(&path("v1.0.0"), "").await.body == large.as_bytes());
 }
 
+async fn a_token_with_many_slow_downloads_keeps_nobody_else_waiting(db: &TestDb) {
+    let (office, server) = open(db).await;
+    // Nothing makes it smaller.
+    let noise: Vec<u8> = (0..50_000_u32)
+        .flat_map(|number| number.wrapping_mul(number ^ 2_654_435_761).to_le_bytes())
+        .collect();
+    let files: [(&str, &[u8]); 2] = [("go.mod", GO_MOD), ("data.bin", &noise)];
+    office.publish("go example.com/net v1.0.0", &files).await;
+    let path = "/registry/go/example.com/net/@v/v1.0.0.zip";
+    let [slow, other] = [
+        office.token(&["read:*"]).await.1,
+        office.token(&["read:*"]).await.1,
+    ];
+    let begin = |token: &str| {
+        let request = Request::builder()
+            .uri(path)
+            .header(header::HOST, HOST)
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .body(Body::empty())
+            .unwrap();
+        server.router.clone().oneshot(request)
+    };
+    let mut unread = Vec::new();
+    for number in 0..32 {
+        let answer = begin(&slow).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{number}");
+        unread.push(answer);
+    }
+    let waiting = tokio::spawn(begin(&slow));
+    assert_eq!(server.status(path, &other).await, 200);
+    assert_eq!(server.status(path, "").await, 200);
+    assert!(!waiting.is_finished(), "the token has 32 downloads already");
+    unread.pop();
+    assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
+}
+
 async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestDb) {
     let (office, server) = open(db).await;
     let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
@@ -748,6 +784,7 @@ store_test!(
     packages_are_sent_whole_in_part_or_not_again,
     a_go_mod_file_is_sent_whole_or_not_again,
     large_go_mod_files_take_memory_until_they_are_read,
+    a_token_with_many_slow_downloads_keeps_nobody_else_waiting,
     a_package_that_was_damaged_is_served_again_once_it_is_mended,
     the_log_proves_what_is_served,
     the_index_lists_versions_in_the_order_of_their_addition,

@@ -162,7 +162,12 @@ mod tests {
             "go wide.org/net",
             "go wide.org/net/v2",
         ];
-        let of_peers = ["partner.org/a", "example.com/other", "wide.org/net"];
+        let of_peers = [
+            "partner.org/a",
+            "example.com/other",
+            "partner.org/net/v2",
+            "wide.org/net",
+        ];
         assert_eq!(names(None, &listed)[..1], ["example.com/open"]);
         assert_eq!(names(None, &listed)[1..], of_peers);
         let of_owner = names(Some("net"), &listed);

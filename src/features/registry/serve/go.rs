@@ -424,7 +424,8 @@ async fn index(
 ) -> Result<Response, ServeRefusal> {
     reader.check_any()?;
     let query = IndexQuery::parse(parts.uri.query())?;
-    let _place = timeout(INDEX_TIME, door.index.acquire())
+    let places = packages::take_all(door.index_places(reader));
+    let _places = timeout(INDEX_TIME, places)
         .await
         .map_err(|_| ServeRefusal::Busy)?;
     let namespaces = door.catalog.namespaces(snapshot).await?;

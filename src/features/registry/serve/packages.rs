@@ -32,6 +32,10 @@ use super::{RegistryDoor, memory, served};
 /// Maximum number of packages that are sent at a time. Each takes an open file, or memory.
 pub(super) const AT_ONCE: usize = 128;
 
+/// Maximum number of them for one token, and for all requests without a token: others always find places.
+pub(super) const AT_ONCE_OF_TOKEN: usize = AT_ONCE / 4;
+pub(super) const AT_ONCE_OF_ANONYMOUS: usize = AT_ONCE / 2;
+
 /// Largest package or `go.mod` file that is sent without a place, in bytes. It fits into the buffers of a connection.
 pub(super) const SMALL: u64 = 64 << 10;
 
@@ -207,7 +211,10 @@ async fn prepare(
     Ok(None)
 }
 
-async fn take_all(places: Vec<Arc<Semaphore>>) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
+/// Takes a place of each kind.
+pub(super) async fn take_all(
+    places: Vec<Arc<Semaphore>>,
+) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
     let mut taken = Vec::new();
     for place in places {
         taken.push(place.acquire_owned().await?);

@@ -420,7 +420,7 @@ async fn a_token_with_many_slow_downloads_keeps_nobody_else_waiting(db: &TestDb)
     let (office, server) = open(db).await;
     // Nothing makes it smaller.
     let noise: Vec<u8> = (0..50_000_u32)
-        .flat_map(|number| number.wrapping_mul(number ^ 2_654_435_761).to_le_bytes())
+        .flat_map(|number| number.wrapping_mul(number ^ 0x9E37_79B1).to_le_bytes())
         .collect();
     let files: [(&str, &[u8]); 2] = [("go.mod", GO_MOD), ("data.bin", &noise)];
     office.publish("go example.com/net v1.0.0", &files).await;

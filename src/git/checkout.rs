@@ -490,7 +490,7 @@ impl Mirror {
         self.locks.known.forget_index(dir);
         if !same {
             let dir = dir.to_owned();
-            apart(move || kept::sweep_disguised(&dir))
+            apart(move || kept::sweep_unseen(&dir))
                 .await
                 .flatten()
                 .map_err(GitError::from_io(doing))?;

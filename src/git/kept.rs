@@ -8,9 +8,10 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tracing::warn;
@@ -19,7 +20,7 @@ use super::mirror::{make_dir, remove_all};
 
 /// Files that `git clean` leaves when a checkout moves to another commit, as its patterns. The last one that matches
 /// decides. They are states, but neither directories with such names nor the settings of a backend. Directories of
-/// Terragrunt are left to [`sweep_disguised`], because there states lie in other repositories, which `git clean` removes.
+/// Terragrunt are left to [`sweep_unseen`], because there states lie in other repositories, which `git clean` removes.
 pub(super) const STAY: &[&str] = &[
     "*.tfstate",
     "*.tfstate.backup",
@@ -29,17 +30,13 @@ pub(super) const STAY: &[&str] = &[
     "!**/.terraform/**",
     ".terragrunt-cache/",
 ];
-/// Files of the tools, as patterns of git: nobody made them to change a plan.
-pub(super) const OF_TOOLS: &[&str] = &[
-    ".terraform/",
-    ".terragrunt-cache/",
-    ".terraform.lock.hcl",
-    "*.tfstate",
-    "*.tfstate.*",
-    "terraform.tfstate.d/",
-];
 /// Directory where Terragrunt runs a project with remote code, so that local states lie there.
 const CACHE: &str = ".terragrunt-cache";
+/// Name of the directory or file of a repository. Git cleans none in a directory of the commit, and a program in that
+/// directory that calls git would follow its settings.
+const REPOSITORY: &str = ".git";
+/// Rights of the owner that removing the contents of a directory needs.
+const OWN_RIGHTS: u32 = 0o700;
 /// Directory where the settings of a backend lie under the name of a state.
 const DATA: &str = ".terraform";
 
@@ -95,22 +92,53 @@ pub(super) fn sweep(root: &Path, committed: &Committed) -> io::Result<()> {
     sweep_below(root, Path::new(""), committed)
 }
 
-/// Removes what `git clean` would leave although it is no state: all but states in the directories of Terragrunt, and links
-/// with names of states. Files that a commit has there are removed as well, so this comes before git writes the files of
-/// the commit.
-pub(super) fn sweep_disguised(root: &Path) -> io::Result<()> {
+/// Removes what `git clean` would leave although it is no state: all but states in the directories of Terragrunt, links with
+/// names of states, repositories in directories of the commit, and what git has no kind for, such as pipes. Files that a
+/// commit has there are removed as well, so this comes before git writes the files of the commit.
+pub(super) fn sweep_unseen(root: &Path) -> io::Result<()> {
     let mut todo = vec![PathBuf::new()];
     while let Some(dir) = todo.pop() {
-        for entry in fs::read_dir(root.join(&dir))? {
+        for entry in entries(&root.join(&dir))? {
             let entry = entry?;
             let (kind, name) = (entry.file_type()?, entry.file_name());
             let path = dir.join(&name);
-            if kind.is_symlink() && is_state(&name.to_string_lossy()) {
-                fs::remove_file(entry.path())?;
+            let may_stay =
+                kind.is_file() || kind.is_symlink() && !is_state(&name.to_string_lossy());
+            if name == REPOSITORY {
+                // The one at the top is that of the checkout.
+                if !dir.as_os_str().is_empty() {
+                    remove_all(&entry.path())?;
+                }
             } else if kind.is_dir() && name == CACHE {
                 sweep_below(root, &path, &Committed::default())?;
             } else if kind.is_dir() {
                 todo.push(path);
+            } else if !may_stay {
+                fs::remove_file(entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lists a directory. A run may have taken the rights to list and to change it from its own user.
+fn entries(dir: &Path) -> io::Result<fs::ReadDir> {
+    let rights = dir.symlink_metadata()?.permissions().mode() & 0o7777;
+    if rights & OWN_RIGHTS != OWN_RIGHTS {
+        // The directory may belong to somebody else. Then what follows says so.
+        fs::set_permissions(dir, Permissions::from_mode(rights | OWN_RIGHTS)).ok();
+    }
+    fs::read_dir(dir)
+}
+
+/// Restores the rights to list and to change a directory and those below it.
+pub(super) fn restore_rights(root: &Path) -> io::Result<()> {
+    let mut todo = vec![root.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in entries(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                todo.push(entry.path());
             }
         }
     }
@@ -121,7 +149,7 @@ pub(super) fn sweep_disguised(root: &Path) -> io::Result<()> {
 fn sweep_below(root: &Path, top: &Path, committed: &Committed) -> io::Result<()> {
     let (mut swept, mut todo) = (Vec::new(), vec![top.to_owned()]);
     while let Some(dir) = todo.pop() {
-        for entry in fs::read_dir(root.join(&dir))? {
+        for entry in entries(&root.join(&dir))? {
             let entry = entry?;
             let (kind, name) = (entry.file_type()?, entry.file_name());
             let path = dir.join(&name);
@@ -186,7 +214,7 @@ pub(super) fn put_back(aside: &Path, checkout: &Path) -> io::Result<()> {
 fn states(root: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut todo) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(dir) = todo.pop() {
-        let entries = match fs::read_dir(root.join(&dir)) {
+        let entries = match entries(&root.join(&dir)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             entries => entries?,
         };
@@ -221,6 +249,9 @@ fn make_way(root: &Path, file: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
 
     use super::*;
 
@@ -312,14 +343,50 @@ mod tests {
         );
         symlink("/etc", root.join("link.tfstate")).unwrap();
         symlink("/etc", root.join("link")).unwrap();
-        sweep_disguised(root).unwrap();
+        write(root, &[".git/HEAD", "a/.git/config"]);
+        fs::write(root.join("b/.git"), "gitdir: /elsewhere").unwrap();
+        for pipe in ["a/z_override.tf", "x.tfstate.pipe.tfstate"] {
+            mkfifo(&root.join(pipe), Mode::S_IRWXU).unwrap();
+        }
+        sweep_unseen(root).unwrap();
         let gone = "b/.terragrunt-cache/1/main.tf";
         let mut left: Vec<&str> = LEFT.into_iter().filter(|file| *file != gone).collect();
-        left.push("link");
+        left.extend(["link", ".git/HEAD"]);
         left.sort_unstable();
         assert_eq!(told(root), left.join(" "));
         assert!(root.join("c").exists() && !root.join("c/.terragrunt-cache").exists());
         assert!(!root.join("b/.terragrunt-cache/2").exists());
+    }
+
+    #[test]
+    fn directories_without_rights_are_swept_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        let close = |below: &str| {
+            fs::set_permissions(root.join(below), Permissions::from_mode(0o0)).unwrap();
+        };
+        write(
+            &root,
+            &[
+                "a/b/x.tf",
+                "a/terraform.tfstate",
+                "c/.terragrunt-cache/1/x.tf",
+            ],
+        );
+        for below in ["a/b", "a", "c/.terragrunt-cache/1"] {
+            close(below);
+        }
+        sweep_unseen(&root).unwrap();
+        assert_eq!(told(&root), "a/b/x.tf a/terraform.tfstate");
+        let rights = fs::metadata(root.join("a/b")).unwrap().permissions();
+        assert_eq!(rights.mode() & 0o777, 0o700, "git can clean it now");
+        close("a/b");
+        close("a");
+        sweep(&root, &Committed::default()).unwrap();
+        assert_eq!(told(&root), "a/terraform.tfstate");
+        close("a");
+        remove_all(&root).unwrap();
+        assert!(!root.exists());
     }
 
     #[test]

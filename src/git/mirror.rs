@@ -10,7 +10,7 @@ use tokio::sync::OwnedRwLockReadGuard;
 
 use super::environment::{git, git_in};
 use super::ours::is_made;
-use super::{GitError, GitSettings, MirrorLocks, classify, place};
+use super::{GitError, GitSettings, MirrorLocks, classify, kept, place};
 use crate::model::RepoId;
 use crate::process::{CallOutput, Cmd};
 
@@ -183,18 +183,21 @@ pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
         .create(dir)
 }
 
-/// Removes a file or a whole directory if it exists. Symbolic links are removed, not followed.
+/// Removes a file or a whole directory if it exists, also without the rights to list and to change directories in it. Symbolic
+/// links are removed, not followed.
 pub(super) fn remove_all(path: &Path) -> std::io::Result<()> {
-    let removed = match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(path),
-        Ok(_) => std::fs::remove_file(path),
-        Err(error) => Err(error),
+    let remove = || match path.symlink_metadata()? {
+        meta if meta.is_dir() => std::fs::remove_dir_all(path),
+        _ => std::fs::remove_file(path),
     };
-    removed.or_else(|error| {
-        if error.kind() == std::io::ErrorKind::NotFound {
-            Ok(())
-        } else {
-            Err(error)
+    let removed = match remove() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            kept::restore_rights(path).and_then(|()| remove())
         }
-    })
+        removed => removed,
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }

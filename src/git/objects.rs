@@ -5,8 +5,18 @@ use gix_object::Kind;
 use super::disk::apart;
 pub(super) use super::object_db::MAX_LIST;
 use super::object_db::{Dirs, ObjectError};
-use super::{Checkout, GitError, Mirror, RefName, kept, ref_file};
+use super::{Checkout, GitError, Mirror, RefName, ref_file};
 use crate::model::{CommitSha, RepoPath};
+
+/// Files that the tools create, as patterns of git. They are not listed as untracked.
+const OF_TOOLS: &[&str] = &[
+    ".terraform/",
+    ".terragrunt-cache/",
+    ".terraform.lock.hcl",
+    "*.tfstate",
+    "*.tfstate.*",
+    "terraform.tfstate.d/",
+];
 
 /// Files of a commit or checkout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,7 +182,7 @@ impl Mirror {
         let output = self
             .run(
                 &doing,
-                cmd.args(kept::OF_TOOLS.iter().flat_map(|pattern| ["-x", *pattern])),
+                cmd.args(OF_TOOLS.iter().flat_map(|pattern| ["-x", *pattern])),
             )
             .await?;
         let mut files = TreeFiles {

@@ -840,6 +840,7 @@ async fn a_checkout_is_used_again_and_only_states_stay_for_another_commit() {
         "generated.tf",
         "default.tfplan",
         "cloned/.git/HEAD",
+        "dir/.git/config",
         "dir/.terraform/modules/a/.git/HEAD",
         "dir/.terraform/terraform.tfstate",
         "dir/.terraform.lock.hcl",

@@ -63,6 +63,7 @@ pub use pulse::{LeaseHeartbeat, RenewalTime};
 pub use run::{MAX_LINE, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
 pub use runs::RunMembership;
 pub use sandbox::{Kernel, Mechanism, Sandbox, is_within};
+pub(crate) use together::of_ticks;
 pub use user::{is_own_user, missing_rights};
 
 /// Way in which a run ended.

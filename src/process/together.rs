@@ -27,7 +27,8 @@ pub(super) const MEMORY: &str = "the processes of this run use more memory than 
 /// Message for too many processes and threads.
 pub(super) const PROCESSES: &str = "this run has more processes and threads than allowed";
 /// Message for too much processor time.
-pub(super) const CPU: &str = "the processes of this run used more processor time than allowed";
+pub(super) const CPU: &str =
+    "this run, or passing its output on, used more processor time than allowed";
 
 /// Ways to end a run.
 pub(super) trait EndRun: Send + 'static {
@@ -102,7 +103,7 @@ pub(super) fn say(what: &str) {
 /// Resources that processes use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct UsedResources {
-    /// Bytes of memory that are no pages of files on a disk.
+    /// Bytes of memory, without pages of files on a disk.
     memory: u64,
     /// Number of processes and threads.
     tasks: u64,
@@ -175,13 +176,16 @@ impl ProcessStat {
             .into_iter()
             .map(number)
             .sum::<Option<u64>>()?;
-        let cpu =
-            Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1));
         Some(Self {
             threads: number(17)?,
-            cpu,
+            cpu: of_ticks(ticks),
         })
     }
+}
+
+/// Returns the time of clock ticks, in which the kernel counts processor time.
+pub(crate) fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1))
 }
 
 /// Returns the bytes of memory without pages of files, from `/proc/PID/status`. Shared memory counts for each process that

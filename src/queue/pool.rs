@@ -2,8 +2,8 @@
 //!
 //! Invariants, by name:
 //! - *never above*: no more permits than the limit in all, and no more for one repository than its own limit;
-//! - *no thrashing*: while the processor is busy, a pull gets fewer and fewer permits, down to one for two processors: more
-//!   of its runs would end no sooner, and would delay everybody else. An idle processor gives it more again;
+//! - *no thrashing*: while the processor is busy, a pull gets fewer and fewer permits, down to a few: more of its runs
+//!   would end no sooner, and would delay everybody else. An idle processor gives it more again;
 //! - *no place lies idle*: no permit stays free while an applicant waits that may have it;
 //! - *plans last*: applies and other runs go before plans, because a person waits for them now;
 //! - *in turns*: among equals, pulls take turns, so that a pull with 500 projects does not delay a pull with a single
@@ -26,6 +26,10 @@ use crate::model::{PullRef, RepoId, RunKind};
 
 /// Interval at which the use of the processor is measured while somebody waits for a permit.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Minimum number of permits of a pull, if there are as many. A single run can keep a small machine busy, and the plans of others
+/// may only wait for a cloud.
+const FEWEST: usize = 4;
 
 /// The permits for runs of one process.
 #[derive(Clone, Debug)]
@@ -144,7 +148,7 @@ impl Drop for RunPermit {
 
 /// Returns the next share of a pull. A busy processor halves what the largest pull has, an idle one adds to the share.
 fn share(now: usize, largest: usize, is_busy: bool, processors: usize) -> usize {
-    let fewest = (processors / 2).max(1);
+    let fewest = (processors / 2).max(FEWEST);
     if is_busy {
         (now.min(largest) / 2).max(fewest)
     } else {
@@ -400,7 +404,7 @@ mod tests {
         let small = row.enter(RunKind::Plan, &pull(1, 2));
         assert_eq!((row.serve(), row.serve()), (Some(small), None));
         row.per_pull = share(row.per_pull, row.largest_share(), false, 4);
-        assert_eq!(std::iter::from_fn(|| row.serve()).count(), 2);
+        assert_eq!(std::iter::from_fn(|| row.serve()).count(), 4);
     }
 
     #[test]
@@ -412,11 +416,11 @@ mod tests {
             });
             next.take(4).collect()
         };
-        assert_eq!(shares(usize::MAX, true, 1), [7, 3, 1, 1]);
-        assert_eq!(shares(usize::MAX, true, 8), [7, 4, 4, 4]);
+        assert_eq!(shares(usize::MAX, true, 1), [7, 4, 4, 4]);
+        assert_eq!(shares(usize::MAX, true, 12), [7, 6, 6, 6]);
         assert_eq!(shares(usize::MAX, true, 64), [32, 32, 32, 32]);
-        assert_eq!(shares(1, false, 2), [2, 3, 4, 5]);
-        assert_eq!(shares(4, false, 8), [8, 12, 16, 20]);
+        assert_eq!(shares(4, false, 2), [8, 12, 16, 20]);
+        assert_eq!(shares(6, false, 12), [12, 18, 24, 30]);
         assert_eq!(shares(usize::MAX, false, 2), [usize::MAX; 4]);
     }
 

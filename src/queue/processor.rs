@@ -1,18 +1,26 @@
 //! Measures the use of the processor.
 //!
-//! In a control group of its own, which a container is, a server counts what the group has used of the processors that
-//! it may use. Otherwise it counts the idle time of the machine. Both counters are read from the kernel and grow since
-//! its start, so a measurement is the difference of two of them.
+//! With control groups of version 2, in containers and in units of systemd for example, a server counts what its own group
+//! has used of the processors that it may use: what others do on the machine says nothing about it. Otherwise it counts the
+//! idle time of the machine. The counters grow since the start of the group or machine, so a measurement is the difference
+//! of two of them.
 
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use rustix::param::clock_ticks_per_second;
+use crate::process::of_ticks;
 
-/// Counters of the control group of this process (version 2), if it sees the group as the root.
-const GROUP: &str = "/sys/fs/cgroup/cpu.stat";
+/// Control groups of this process. The line of version 2 begins with [`VERSION_2`].
+const OWN_GROUPS: &str = "/proc/self/cgroup";
+const VERSION_2: &str = "0::/";
+/// Directory of the groups of version 2.
+const GROUPS: &str = "/sys/fs/cgroup";
+/// Names of the files with the counters and the limit of a group.
+const GROUP_STAT: &str = "cpu.stat";
+const GROUP_LIMIT: &str = "cpu.max";
 /// Counters of the machine.
 const MACHINE: &str = "/proc/stat";
 /// Share of the processor time, in percent, from which on the processor is busy.
@@ -46,21 +54,28 @@ impl ProcessorMeter {
 
 impl UsedTime {
     fn read() -> Option<Self> {
-        let read = |path: &str| std::fs::read_to_string(path).ok();
-        read(GROUP)
-            .and_then(|stat| Self::of_group(&stat))
-            .or_else(|| Self::of_machine(&read(MACHINE)?))
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let of_group = || {
+            let group = own_group(&read(Path::new(OWN_GROUPS))?)?;
+            let limit = read(&group.join(GROUP_LIMIT)).unwrap_or_default();
+            Self::of_group(&read(&group.join(GROUP_STAT))?, &limit)
+        };
+        of_group().or_else(|| Self::of_machine(&read(Path::new(MACHINE))?))
     }
 
-    /// Parses the counters of a control group.
-    fn of_group(stat: &str) -> Option<Self> {
+    /// Parses the counters and the limit of a control group. Without a limit, it may use all processors of this process.
+    fn of_group(stat: &str, limit: &str) -> Option<Self> {
         let used = stat
             .lines()
             .find_map(|line| line.strip_prefix("usage_usec "))?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+        let possible = match quota(limit) {
+            Some((time, period)) => SINCE.elapsed() * time / period,
+            None => SINCE.elapsed() * u32::try_from(processors).ok()?,
+        };
         Some(Self {
             used: Duration::from_micros(used.parse().ok()?),
-            possible: SINCE.elapsed() * u32::try_from(processors).ok()?,
+            possible,
         })
     }
 
@@ -74,12 +89,9 @@ impl UsedTime {
         let (idle, waiting) = (ticks.get(3)?, ticks.get(4)?);
         // The last two are part of the first two.
         let all: u64 = ticks.iter().take(8).sum();
-        let time = |ticks: u64| {
-            Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1))
-        };
         Some(Self {
-            used: time(all.saturating_sub(idle + waiting)),
-            possible: time(all),
+            used: of_ticks(all.saturating_sub(idle + waiting)),
+            possible: of_ticks(all),
         })
     }
 
@@ -88,6 +100,21 @@ impl UsedTime {
         let possible = self.possible.checked_sub(last.possible)?.as_micros();
         (possible > 0).then_some(used * 100 >= possible * BUSY)
     }
+}
+
+/// Parses the processor time that a group may use in a period. `None`: as much as there is.
+fn quota(limit: &str) -> Option<(u32, u32)> {
+    let (time, period) = limit.trim().split_once(' ')?;
+    let (time, period) = (time.parse().ok()?, period.parse().ok()?);
+    (period > 0).then_some((time, period))
+}
+
+/// Returns the directory of the group of version 2 that this process is in.
+fn own_group(groups: &str) -> Option<PathBuf> {
+    let below = groups
+        .lines()
+        .find_map(|line| line.strip_prefix(VERSION_2))?;
+    Some(Path::new(GROUPS).join(below))
 }
 
 #[cfg(test)]
@@ -121,11 +148,33 @@ mod tests {
     }
 
     #[test]
+    fn the_own_group_counts_and_not_the_one_of_the_machine() {
+        for (groups, expected) in [
+            ("0::/\n", Some("/sys/fs/cgroup/")),
+            (
+                "0::/system.slice/lockkeeper.service\n",
+                Some("/sys/fs/cgroup/system.slice/lockkeeper.service"),
+            ),
+            ("4:memory:/x\n1:cpu:/\n", None),
+        ] {
+            assert_eq!(own_group(groups).as_deref(), expected.map(Path::new));
+        }
+    }
+
+    #[test]
     fn the_group_counts_what_it_used() {
         let stat = "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n";
-        let time = UsedTime::of_group(stat).unwrap();
+        let time = UsedTime::of_group(stat, "").unwrap();
         assert_eq!(time.used, Duration::from_millis(1500));
-        assert_eq!(UsedTime::of_group("nr_periods 0\n"), None);
+        assert_eq!(UsedTime::of_group("nr_periods 0\n", ""), None);
+        for (limit, expected) in [
+            ("150000 100000\n", Some((150_000, 100_000))),
+            ("max 100000\n", None),
+            ("1 0", None),
+            ("", None),
+        ] {
+            assert_eq!(quota(limit), expected, "{limit}");
+        }
     }
 
     #[test]

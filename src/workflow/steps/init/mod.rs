@@ -104,7 +104,7 @@ impl Steps<'_> {
             let shown = self.shown(&args);
             let mut cmd = self.command(args);
             if shares {
-                cmd = self.with_git_config(cmd, access.as_ref().map(|(modules, _)| *modules));
+                cmd = self.with_vcs_config(cmd, access.as_ref().map(|(modules, _)| *modules));
             }
             let trusted = access.as_ref().map(|(_, trusted)| trusted);
             boxed(|| self.one_init(cmd, (packages, trusted), name, &shown)).await
@@ -145,7 +145,7 @@ impl Steps<'_> {
         let first = fetching(&args);
         let shown = self.shown(&first);
         let modules = access.as_ref().map(|(modules, _)| *modules);
-        let cmd = self.with_git_config(self.command(first), modules);
+        let cmd = self.with_vcs_config(self.command(first), modules);
         let trusted = access.as_ref().map(|(_, trusted)| trusted);
         boxed(|| self.one_init(cmd, (packages, trusted), name.clone(), &shown)).await?;
         // The second part may run programs, so it is one of those that this one keeps out.
@@ -286,9 +286,9 @@ impl Steps<'_> {
         DataDir::new(self.data_dir(), checkout, self.facts.head_commit())
     }
 
-    /// Configures git, and Mercurial, for an `init`: with access to modules, and without bare repositories that a program makes around the
-    /// project meanwhile.
-    fn with_git_config(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
+    /// Configures git and Mercurial for an `init`: with access to modules, and without repositories that a program makes in
+    /// the checkout meanwhile.
+    fn with_vcs_config(&self, cmd: Cmd, modules: Option<&ModuleAccess>) -> Cmd {
         let before = self
             .variable("GIT_CONFIG_COUNT")
             .and_then(|count| count.to_str()?.parse().ok());
@@ -298,7 +298,7 @@ impl Steps<'_> {
             .env("GIT_CONFIG_COUNT", (before + 1).to_string())
             .env(format!("GIT_CONFIG_KEY_{before}"), key)
             .env(format!("GIT_CONFIG_VALUE_{before}"), value)
-            // A repository of Mercurial in the checkout names programs as well, which `hg` starts to clone from it.
+            // The settings of a Mercurial repository in the checkout can name programs, which `hg` runs when it clones from it.
             .env("HGRCSKIPREPO", "1");
         match modules {
             Some(access) => access.give(cmd, before + 1),

@@ -3,7 +3,7 @@
 use super::{DeliveryEnd, renew_locks};
 use crate::command::{
     ApplyCommand, ApprovePoliciesCommand, Command, CommentReading, ImportCommand, PlanCommand,
-    StateRmCommand,
+    StateRmCommand, VersionCommand,
 };
 use crate::context::Ctx;
 use crate::features::accounts;
@@ -93,6 +93,12 @@ async fn with_facts(
             head: known_head(ctx, event).await?,
             ..command
         }),
+        Command::Version(command) if ctx.settings.repos.allow_forks => {
+            Command::Version(VersionCommand {
+                head: known_head(ctx, event).await?,
+                ..command
+            })
+        }
         Command::Import(command) => Command::Import(ImportCommand {
             head: known_head(ctx, event).await?,
             ..command

@@ -7,7 +7,7 @@ use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
-use crate::model::{CommandKind, CommitSha, ProjectKey, Pull};
+use crate::model::{CommandKind, ProjectKey, Pull};
 use crate::queue::JobError;
 use crate::render::UserText;
 use crate::store::CommandRow;
@@ -34,7 +34,14 @@ pub(super) async fn check(
         return Ok(None);
     };
     if !is_by_itself(ctx, row, spec).await? {
-        return Ok(Some(told(*denial)));
+        let mut why = text(*denial);
+        if pull.is_fork() && has_moved(row, pull, spec) {
+            why.message = format!(
+                "the fork has newer commits than the one for which this was requested. {}",
+                why.message
+            );
+        }
+        return Ok(Some(told(why)));
     }
     let reply = Reply::silent_for(format!("{REASON}: {}", denial.message()));
     // People with write access can request the plan, so they should see that it waits for them.
@@ -59,7 +66,7 @@ pub(super) async fn check_unseen(
     };
     Ok(match decide(ctx, row, spec, &on).await? {
         Decision::Granted => None,
-        Decision::Denied(denial) => Some(told(*denial)),
+        Decision::Denied(denial) => Some(told(text(*denial))),
     })
 }
 
@@ -78,9 +85,6 @@ async fn decide(
 /// Returns true if the command would run code of a fork that nobody with write access requested. That is a plan from
 /// the queue of a lock, or a commit that arrived while the command was running, or after the comment that requested a plan.
 fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &CommandSpec) -> bool {
-    let moved_from =
-        |known: &Option<CommitSha>| known.as_ref().is_some_and(|head| *head != pull.head);
-    let has_moved = || moved_from(&row.head);
     let is_unasked = match spec {
         CommandSpec::Turn(_) => true,
         // For an event, the people behind the code have just been checked.
@@ -91,10 +95,25 @@ fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &CommandSpec) -> bool
         | CommandSpec::Mistake(_)
         | CommandSpec::NotServed
         | CommandSpec::Unclaimed => false,
-        CommandSpec::Command(Command::Plan(plan)) => has_moved() || moved_from(&plan.head),
-        CommandSpec::Command(_) => has_moved(),
+        CommandSpec::Command(_) => has_moved(row, pull, spec),
     };
     is_unasked && pull.is_fork()
+}
+
+/// Returns true if the pull request has other commits than when the command began, or than when somebody requested it.
+fn has_moved(row: &CommandRow, pull: &Pull, spec: &CommandSpec) -> bool {
+    let requested = match spec {
+        CommandSpec::Command(Command::Plan(plan)) => plan.head.as_ref(),
+        CommandSpec::Command(Command::Version(version)) => version.head.as_ref(),
+        CommandSpec::Command(_)
+        | CommandSpec::Autoplan
+        | CommandSpec::Turn(_)
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => None,
+    };
+    let mut known = row.head.iter().chain(requested);
+    known.any(|head| *head != pull.head)
 }
 
 /// Returns the refusal of one project. Teams were checked before the command began, and their rules are the same for
@@ -130,9 +149,8 @@ async fn is_by_itself(ctx: &Ctx, row: &CommandRow, spec: &CommandSpec) -> Result
     Ok(by_event && !ctx.store.command_stands_in(row.id).await?)
 }
 
-fn told(denial: Denial) -> Reply {
-    let text = text(denial);
-    Reply::refused(REASON, text.message, text.hints)
+fn told(why: UserText) -> Reply {
+    Reply::refused(REASON, why.message, why.hints)
 }
 
 fn text(denial: Denial) -> UserText {

@@ -335,27 +335,35 @@ async fn a_fork_is_planned_only_when_somebody_who_may_write_asks(backend: Backen
 async fn a_fork_that_moves_on_after_the_comment_is_not_planned(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("allow-fork-prs", "true")]).await;
     let (fork, pull) = from_fork(&bot, "stranger").await;
-    bot.github
-        .comment(REPO, pull, "bob", "lockkeeper plan")
-        .await
-        .unwrap();
-    bot.settle_short().await;
-    bot.github.set_delivering(Delivering::Held).await;
-    let more = [Change::write("network/more.tf", "# fake\n")];
-    bot.github.push(&fork, "evil", &more).await.unwrap();
-    let done = bot.replica.tick_command().await.unwrap();
-    assert_ne!(done, Tick::Idle);
-    bot.settle().await;
-    assert_eq!(
-        bot.calls(),
-        Vec::<String>::new(),
-        "bob has not seen that commit"
-    );
-    let told = bot.comment(pull);
-    assert!(
-        told.starts_with("**Plan refused**: `stranger` may not plan: "),
-        "{told}"
-    );
+    // Hooks of `version` run code of the commit as well.
+    for command in ["version", "plan"] {
+        let comment = format!("lockkeeper {command}");
+        bot.github
+            .comment(REPO, pull, "bob", &comment)
+            .await
+            .unwrap();
+        bot.settle_short().await;
+        bot.github.set_delivering(Delivering::Held).await;
+        let more = [Change::write(&format!("network/{command}.tf"), "# fake\n")];
+        bot.github.push(&fork, "evil", &more).await.unwrap();
+        let done = bot.replica.tick_command().await.unwrap();
+        assert_ne!(done, Tick::Idle);
+        bot.settle().await;
+        assert_eq!(
+            bot.calls(),
+            Vec::<String>::new(),
+            "bob has not seen that commit"
+        );
+        let told = bot.comment(pull);
+        assert!(
+            told.contains("refused**: the fork has newer commits than the one for which this was requested. `stranger` may not plan: "),
+            "{told}"
+        );
+        assert!(
+            told.contains("Somebody with write access to the repository can review the code"),
+            "{told}"
+        );
+    }
     bot.hear(pull, "bob", "lockkeeper plan").await;
     assert!(bot.comment(pull).contains(": planned\n"));
     bot.end(&[NET_LOCK]).await;

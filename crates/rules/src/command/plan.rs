@@ -19,8 +19,8 @@ pub struct PlanCommand {
     pub verbose: bool,
     /// Arguments for `terraform plan`, without blocked flags.
     pub extra_args: Vec<String>,
-    /// Head commit of a pull request from a fork that the server knew when it read the comment. It is not a part of the
-    /// text: the author of the comment has not seen a later one.
+    /// Head commit that the server knew when it read the comment, if the server plans forks. It is not a part of the text: the
+    /// author of the comment has not seen a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<CommitSha>,
 }

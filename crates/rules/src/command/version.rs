@@ -8,6 +8,7 @@ use super::mistake::CommandFault;
 use super::printer::Printer;
 use super::spec::{CommandName, GrammarRow, Operands, WordRules};
 use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
+use crate::model::CommitSha;
 
 /// The `version` command, which shows the tool and version that would run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -16,6 +17,10 @@ pub struct VersionCommand {
     pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
+    /// Head commit that the server knew when it read the comment, if the server plans forks: hooks run code of the commit. It
+    /// is not a part of the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<CommitSha>,
 }
 
 pub(super) static SPEC: GrammarRow = GrammarRow {
@@ -34,6 +39,7 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
     Ok(Command::Version(VersionCommand {
         target: CommandTarget::read(arguments, rules)?,
         verbose,
+        head: None,
     }))
 }
 

@@ -91,8 +91,11 @@ fn a_command() -> impl Strategy<Value = Command> {
                 written_at: None,
             })
         }),
-        located()
-            .prop_map(|(target, verbose)| Command::Version(VersionCommand { target, verbose })),
+        located().prop_map(|(target, verbose)| Command::Version(VersionCommand {
+            target,
+            verbose,
+            head: None,
+        })),
         (located(), operands(2), extra_args()).prop_map(
             |((target, verbose), operands, extra_args)| {
                 let (address, id) = (operands[0].clone(), operands[1].clone());

@@ -7,7 +7,8 @@
 //! | `rows.rs` | rows that are written many at a time |
 //! | `namespaces.rs` | names that belong to owners |
 //! | `readers.rs` | owners and readers of names, of peers as well |
-//! | `tokens.rs`, `token_shares.rs` | tokens of clients and of scripts, and their share of places |
+//! | `tokens.rs` | tokens of clients and of scripts |
+//! | `places.rs` | limits for all clients, and the share of each token |
 //! | `deployment.rs` | the name and the signing key of this deployment |
 //! | `service.rs` | `Registry`: everything that other files do with versions and the log |
 //! | `verify.rs` | everything that is stored, computed again |
@@ -41,6 +42,7 @@ mod namespaces;
 mod packaging;
 mod pages;
 mod peers;
+mod places;
 mod readers;
 mod rows;
 mod runs;
@@ -51,7 +53,6 @@ mod store;
 mod tags;
 #[cfg(test)]
 mod testing;
-mod token_shares;
 mod tokens;
 mod upload;
 mod used_by;

@@ -539,7 +539,7 @@ impl Store {
         tx.commit().await.map(|()| announced > 0)
     }
 
-    /// Lists packages that no version here has and that are due, the oldest first.
+    /// Lists packages that are due and that no version with packages here uses, the oldest first.
     pub async fn registry_packages_due(&self, limit: i64) -> Result<Vec<Sha256Digest>> {
         on_pool!(self, db => sqlx::query_scalar::<_, Sha256Digest>(
             "SELECT digest FROM registry_loose_packages WHERE due_at <= $1 ORDER BY due_at, digest LIMIT $2")
@@ -553,7 +553,7 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Claims a package that no version here has and that is due, so that nobody publishes it before `until`. Returns
+    /// Claims a package that is due and that no version with packages here uses, so that nobody publishes it before `until`. Returns
     /// false if there is nothing to remove, or if somebody else removes it.
     ///
     /// No transaction waits for the store of packages. At the end of its claim, a package that is still there is due again.

@@ -21,6 +21,8 @@
 //! | 409 | published before with other files, or under a name that differs in case |
 //! | 410 | taken down: the number is never used again |
 //! | 413, 422 | too large; the digest is another one, or the package breaks a rule |
+//! | 503 | too many uploads, or the store of packages does not answer |
+//! | 507 | the disk has too little free space |
 //!
 //! Everything that needs no body is checked before it is read. The body goes to a file that nothing refers to and is
 //! hashed on the way, so memory does not grow with it, and a refused one leaves nothing.
@@ -61,10 +63,10 @@ use super::blobs::{BlobError, LowSpace, StagedBlob};
 use super::input::{read_replacement, shown_key};
 use super::lists;
 use super::packaging::{CheckedPackage, PackagingError, limits};
+use super::places::{ClientPlaces, take_all};
 use super::serve::{ReadScope, RegistryDoor, ServeRefusal, bearer_token};
 use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
-use super::token_shares::TokenShares;
 use super::tokens::{Token, TokenAction, TokenId};
 use super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
 use crate::errors::describe_error;
@@ -107,9 +109,7 @@ pub(crate) struct RegistryUploads {
     registry: Arc<Registry>,
     /// Knows who may read which names.
     door: Arc<RegistryDoor>,
-    places: Arc<Semaphore>,
-    /// Places of each token that uploads at this moment.
-    places_of_tokens: TokenShares,
+    places: ClientPlaces,
     lists: Arc<Semaphore>,
 }
 
@@ -121,8 +121,7 @@ pub(super) struct ListReader {
 
 /// Permission to read and check a body. It lives until the check has ended, also if the client leaves before.
 struct UploadPlace {
-    _of_token: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
+    _places: Vec<OwnedSemaphorePermit>,
 }
 
 impl RegistryUploads {
@@ -131,8 +130,7 @@ impl RegistryUploads {
             web: Arc::clone(door.web()),
             registry,
             door,
-            places: Arc::new(Semaphore::new(AT_ONCE)),
-            places_of_tokens: TokenShares::new(AT_ONCE_OF_TOKEN),
+            places: ClientPlaces::new(AT_ONCE, AT_ONCE_OF_TOKEN),
             lists: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
         }
     }
@@ -621,18 +619,10 @@ impl RegistryUploads {
     }
 
     async fn place(&self, token: TokenId) -> Result<UploadPlace, ApiRefusal> {
-        let (of_all, of_token) = (Arc::clone(&self.places), self.places_of_tokens.of(token));
-        let places = async {
-            let of_token = of_token.acquire_owned().await;
-            let of_all = of_all.acquire_owned().await;
-            let open = "nobody closes the semaphore";
-            UploadPlace {
-                _of_token: of_token.expect(open),
-                _of_all: of_all.expect(open),
-            }
-        };
-        let place = timeout(PLACE_TIME, places).await;
-        place.map_err(|_| ApiRefusal::Busy)
+        match timeout(PLACE_TIME, take_all(self.places.of(Some(token)))).await {
+            Ok(Ok(places)) => Ok(UploadPlace { _places: places }),
+            Ok(Err(_)) | Err(_) => Err(ApiRefusal::Busy),
+        }
     }
 
     fn cause(&self, token: &Token, parts: &Parts, reason: &str) -> Cause {
@@ -939,13 +929,16 @@ impl ApiRefusal {
                     || "the disk of the packages is full".to_owned(),
                     |low| low.to_string(),
                 );
-                error!(why, "An upload was refused, because space is short");
+                error!(
+                    why,
+                    "An upload was refused because the disk is low on space"
+                );
                 refused(
                     StatusCode::INSUFFICIENT_STORAGE,
                     "No space left",
                     "no_space",
                     &format!("The server stores no packages at this moment, because {why}."),
-                    "Ask an administrator for more space, and send the package again then.",
+                    "Ask an administrator to free space on the server, then upload the package again.",
                 )
             }
             Self::StoreAway(error) => {
@@ -1152,7 +1145,7 @@ mod tests {
             let text = error.sentences();
             assert!(
                 text.contains(
-                    "the disk of the packages has 900 MiB free, and packages leave 1 GiB"
+                    "the disk where packages arrive has only 900 MiB free, and 1 GiB are reserved"
                 ),
                 "{text}"
             );

@@ -507,7 +507,7 @@ async fn a_full_cache_keeps_nothing_more(db: &TestDb) {
     // The token has fetched more than a tenth of everything that may be fetched.
     let refused = server.get(&info(MODULE, "v1.1.0"), &token).await;
     assert_eq!(refused.status.as_u16(), 404);
-    assert_snapshot!(refused.text().trim_end(), @"not found: code.example.org/acme/net.git v1.1.0 is not in this registry and was not fetched, because this token has fetched as much as one token may in an hour");
+    assert_snapshot!(refused.text().trim_end(), @"not found: code.example.org/acme/net.git v1.1.0 is not in this registry and was not fetched, because the fetches of this token have stored a tenth of --registry-cache-quota in an hour. Try again in an hour, or ask an administrator for a larger quota");
     assert_eq!(fills(&server, "over_budget"), 1);
     let limited = key(MODULE, "v1.1.0");
     let failure = db.store().registry_fill_failure(&limited);

@@ -578,8 +578,8 @@ async fn a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen(db: &Te
     assert_eq!(peer_get(&two, &one, &package).await, 200);
 }
 
-async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
-    let (one, two, three) = Box::pin(chain(db, &[])).await;
+/// Publishes a version whose readers at the other deployment are its owner alone. Returns the path of its package there.
+async fn publish_privately(one: &Deployment, two: &Deployment) -> String {
     let private = PeerTerms {
         visibility: Some(Visibility::Owner),
         ..PeerTerms::default()
@@ -589,11 +589,16 @@ async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
     assert_eq!(two.pull().await, 1);
     two.peers.download_due().await.unwrap();
     assert!(two.is_here(VPC).await);
+    format!("/registry/peer/v1/packages/{}", digest_of(two, VPC).await)
+}
+
+async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
+    let (one, two, three) = Box::pin(chain(db, &[])).await;
+    let package = publish_privately(&one, &two).await;
     assert_eq!(three.pull().await, 0);
     assert!(three.version(VPC).await.is_none());
     let page = page_of(&three, &two, "*").await;
     assert_eq!(page["withheld"].as_array().unwrap().len(), 1);
-    let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
     assert_eq!(peer_get(&three, &two, &package).await, 404);
 
     // Nor after the exchange with their maker has ended.
@@ -615,15 +620,7 @@ async fn a_name_for_which_nobody_is_accepted_any_more_is_not_shared(db: &TestDb)
     let (maker, accepts, by) = (name(ONE), "*".parse().unwrap(), by_ops());
     let approved = three.store().registry_peer_approve(&maker, &accepts, &by);
     assert!(approved.await.unwrap().is_some());
-    let private = PeerTerms {
-        visibility: Some(Visibility::Owner),
-        ..PeerTerms::default()
-    };
-    two.change(ONE, private).await;
-    one.office.publish(VPC, &MODULE).await;
-    assert_eq!(two.pull().await, 1);
-    two.peers.download_due().await.unwrap();
-    let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
+    let package = publish_privately(&one, &two).await;
     assert_eq!(peer_get(&three, &two, &package).await, 404);
 
     two.accepts(ONE, "go *").await;
@@ -691,14 +688,7 @@ async fn private_names_stay_private_when_their_peer_is_accepted_for_less(db: &Te
 /// R6: the row of a removed peer says who reads its versions, so no other deployment takes it over.
 async fn nobody_joins_in_place_of_a_removed_peer(db: &TestDb) {
     let (one, two, three) = Box::pin(chain(db, &[])).await;
-    let visible = |visibility| PeerTerms {
-        visibility: Some(visibility),
-        ..PeerTerms::default()
-    };
-    two.change(ONE, visible(Visibility::Owner)).await;
-    one.office.publish(VPC, &MODULE).await;
-    assert_eq!(two.pull().await, 1);
-    two.peers.download_due().await.unwrap();
+    let package = publish_privately(&one, &two).await;
     assert!(two.turn(ONE, PeerState::Joined, PeerState::Removed).await);
     let same = Deployment::open(db.backend, ONE, &[]).await;
     let word = two.invite(&same, "*", "go *").await;
@@ -719,10 +709,13 @@ async fn nobody_joins_in_place_of_a_removed_peer(db: &TestDb) {
         (back.state, back.visibility),
         (PeerState::Joined, Visibility::Owner)
     );
-    let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
     assert_eq!(peer_get(&three, &two, &package).await, 404);
     assert_eq!(three.pull().await, 0);
-    two.change(ONE, visible(Visibility::Public)).await;
+    let public = PeerTerms {
+        visibility: Some(Visibility::Public),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, public).await;
     assert_eq!(peer_get(&three, &two, &package).await, 200);
     assert_eq!(three.pull().await, 1);
 }

@@ -581,27 +581,18 @@ async fn modules_of_another_deployment_are_named_like_those_of_owners_here() {
     site.heard_from(&partner, used, VersionState::Deprecated)
         .await;
     let said = site.world.ask(pull, "lockkeeper plan").await;
-    said.is("plan success | . default planned");
-    assert!(
-        shown(&said).contains(
-            "* `partner/vpc/aws` `1.2.3` was **deprecated** on DATE: leaks addresses. Use `partner/vpc/aws` `1.2.4` instead."
-        ),
-        "{}",
-        said.text
-    );
+    said.is("plan success | . default planned")
+        .says("* `partner/vpc/aws` `1.2.3` was **deprecated** on ")
+        .says(": leaks addresses. Use `partner/vpc/aws` `1.2.4` instead.");
 
     let kind = TakedownKind::Security;
     partner.office.take_down(used, kind, "has a key").await;
     site.heard_from(&partner, used, VersionState::Deleted).await;
     let refused = site.world.ask(pull, "lockkeeper apply").await;
-    refused.is("apply refused | . default refused");
-    assert!(
-        shown(&refused).contains(
-            "`partner/vpc/aws 1.2.3`, which was taken down (security) on DATE: has a key. Nothing was applied."
-        ),
-        "{}",
-        refused.text
-    );
+    refused
+        .is("apply refused | . default refused")
+        .says("`partner/vpc/aws 1.2.3`, which was taken down (security) on ")
+        .says(": has a key. Nothing was applied.");
     site.world.finish(&["#1 . default"]).await;
 }
 

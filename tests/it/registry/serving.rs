@@ -380,6 +380,21 @@ async fn a_go_mod_file_is_sent_whole_or_not_again(db: &TestDb) {
     }
 }
 
+/// Sends a request whose client does not read the body, with a token unless it is empty.
+fn begin(
+    server: &Replica,
+    path: &str,
+    token: &str,
+) -> impl Future<Output = Response> + Send + 'static {
+    let mut request = Request::builder().uri(path).header(header::HOST, HOST);
+    if !token.is_empty() {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(Body::empty()).unwrap();
+    let answer = server.router.clone().oneshot(request);
+    async { answer.await.unwrap() }
+}
+
 async fn large_go_mod_files_take_memory_until_they_are_read(db: &TestDb) {
     let (office, server) = open(db).await;
     let large = go_mod_of_size("example.com/net", 16 << 20);
@@ -390,15 +405,7 @@ async fn large_go_mod_files_take_memory_until_they_are_read(db: &TestDb) {
         office.publish_unlimited(&key, &files).await;
     }
     let path = |version: &str| format!("/registry/go/example.com/net/@v/{version}.mod");
-    // A client that does not read the body.
-    let begin = async || -> Response {
-        let request = Request::builder()
-            .uri(path("v1.0.0"))
-            .header(header::HOST, HOST)
-            .body(Body::empty())
-            .unwrap();
-        server.router.clone().oneshot(request).await.unwrap()
-    };
+    let begin = async || begin(&server, &path("v1.0.0"), "").await;
     // They have the 128 MiB of packages and large files.
     let mut unread = Vec::new();
     for number in 0..8 {
@@ -429,27 +436,18 @@ async fn a_token_with_many_slow_downloads_keeps_nobody_else_waiting(db: &TestDb)
         office.token(&["read:*"]).await.1,
         office.token(&["read:*"]).await.1,
     ];
-    let begin = |token: &str| {
-        let request = Request::builder()
-            .uri(path)
-            .header(header::HOST, HOST)
-            .header(header::AUTHORIZATION, format!("Bearer {token}"))
-            .body(Body::empty())
-            .unwrap();
-        server.router.clone().oneshot(request)
-    };
     let mut unread = Vec::new();
     for number in 0..32 {
-        let answer = begin(&slow).await.unwrap();
+        let answer = begin(&server, path, &slow).await;
         assert_eq!(answer.status(), StatusCode::OK, "{number}");
         unread.push(answer);
     }
-    let waiting = tokio::spawn(begin(&slow));
+    let waiting = tokio::spawn(begin(&server, path, &slow));
     assert_eq!(server.status(path, &other).await, 200);
     assert_eq!(server.status(path, "").await, 200);
     assert!(!waiting.is_finished(), "the token has 32 downloads already");
     unread.pop();
-    assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
+    assert_eq!(waiting.await.unwrap().status(), StatusCode::OK);
 }
 
 async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestDb) {

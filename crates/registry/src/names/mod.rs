@@ -20,7 +20,7 @@ pub use self::escape::{
 pub use self::go_path::{GoPath, InvalidGoPath};
 pub use self::module_name::{InvalidModuleName, ModuleName, Namespace};
 pub use self::pattern::{InvalidNamePattern, NamePattern};
-pub use self::prefix::{GoPrefix, InvalidPrefix, NamePrefix};
+pub use self::prefix::{GoPrefix, InvalidPrefix, NamePrefix, begins_with};
 
 text_enum! {
     /// The kind of a name, which decides its grammar and the protocol that serves it.

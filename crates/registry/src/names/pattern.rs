@@ -109,6 +109,11 @@ impl NamePattern {
         is_kind && is_below
     }
 
+    /// Returns true if the pattern has the name, and only names of this set. A pattern for all names can be meant for others.
+    pub fn names_within(&self, name: &RegistryName, set: &Self) -> bool {
+        !self.is_for_all() && self.matches(name) && self.is_within(set)
+    }
+
     /// Returns true for a set of all names, or of all names of a kind.
     pub fn is_for_all(&self) -> bool {
         match self {

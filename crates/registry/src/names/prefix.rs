@@ -118,7 +118,7 @@ impl FromStr for NamePrefix {
 text_type!(NamePrefix);
 
 /// Returns true if all elements of a prefix begin a name.
-pub(super) fn begins_with(name: &str, prefix: &str) -> bool {
+pub fn begins_with(name: &str, prefix: &str) -> bool {
     let rest = name.strip_prefix(prefix);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

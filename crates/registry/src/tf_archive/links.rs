@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{TF_LIMITS, TfArchiveError, TfFile};
 use crate::limits::ExceededLimit;
+use crate::names::begins_with;
 use crate::paths::{MAX_PATH, PathFault};
 use crate::tree::{TreeFile, TreeMode};
 
@@ -191,6 +192,5 @@ impl<'a> Selection<'a> {
 
 /// Returns true if a path is in this folder, or below it. Everything is in the folder at the top.
 fn is_inside(path: &str, folder: &str) -> bool {
-    let rest = path.strip_prefix(folder);
-    folder.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    folder.is_empty() || begins_with(path, folder)
 }

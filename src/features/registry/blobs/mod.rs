@@ -535,8 +535,7 @@ impl PackageReader {
     }
 }
 
-/// Buffers of one stream whose bytes were sent. They are filled again: new memory for each piece of a large package costs the
-/// kernel as much time as reading it.
+/// Buffers of one stream whose bytes were sent. They are filled again, because the kernel has to clear new memory first.
 #[derive(Clone, Debug, Default)]
 struct SentBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
 

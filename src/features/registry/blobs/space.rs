@@ -29,7 +29,7 @@ impl fmt::Display for LowSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the disk of the packages has {} free, and packages leave {} of it for the rest of the server",
+            "the disk where packages arrive has only {} free, and {} are reserved for the rest of the server",
             shown(self.free),
             shown(self.kept)
         )

@@ -145,7 +145,8 @@ pub(in crate::features::registry) enum PeersArgs {
     },
     /// End the exchange with a peer for good
     ///
-    /// Its tokens end at once. Versions that came from it stay.
+    /// Its tokens end at once. Versions that came from it stay, and so does its name: only a deployment with the same key can join
+    /// under it again.
     ///
     /// Exit code 1: there is no such peer.
     Remove {
@@ -453,7 +454,11 @@ impl PeerArgs {
         let closed: Vec<String> = peer.closed.iter().map(ToString::to_string).collect();
         if !closed.is_empty() {
             let closed = closed.join(", ");
-            terminal.line(safe(&format!("  stays private: {closed}")))?;
+            terminal.line(safe(&format!(
+                "  names that it is not accepted for any more and that stay private: {closed} (open them with \
+                 `lockkeeper registry peers change {} --visibility public`)",
+                peer.name
+            )))?;
         }
         terminal.line(safe(&format!(
             "  its records added {} of at most {} versions, with packages of {} of at most {}",

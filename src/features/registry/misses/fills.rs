@@ -89,12 +89,19 @@ impl FillLimit {
 }
 
 impl fmt::Display for FillLimit {
-    /// Shows the reason as a clause.
+    /// Shows the reason, and what to do next.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Begun => "too many modules are being fetched at the moment",
-            Self::Fills => "this token has started as many fetches as one token may in an hour",
-            Self::Bytes => "this token has fetched as much as one token may in an hour",
+            Self::Begun => {
+                "too many modules are being fetched at the moment. Try again in a few minutes"
+            }
+            Self::Fills => {
+                "this token has started as many fetches as a token may in an hour. Try again in an hour"
+            }
+            Self::Bytes => {
+                "the fetches of this token have stored a tenth of --registry-cache-quota in an hour. Try again in an hour, or ask \
+                 an administrator for a larger quota"
+            }
         })
     }
 }

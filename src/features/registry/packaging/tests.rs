@@ -233,7 +233,7 @@ fn a_disk_without_space_says_nothing_about_a_commit() {
     assert!(!fault.is_of_commit());
     assert_eq!(
         fault.to_string(),
-        "the disk of the packages has 0 B free, and packages leave 1 GiB of it for the rest of the server"
+        "the disk where packages arrive has only 0 B free, and 1 GiB are reserved for the rest of the server"
     );
 }
 

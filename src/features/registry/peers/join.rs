@@ -76,10 +76,10 @@ pub enum JoinFault {
         "the other deployment has the name of this one. Two deployments never have the same name"
     )]
     Same,
-    /// The name belongs to a peer with another key. The other side shows the first 200 characters.
+    /// The name belongs to a peer with another key. The other side shows only the first `MAX_REFUSAL` characters (`client.rs`).
     #[error(
-        "a peer with this name has another key. Removed peers keep their names, because their versions stay. A deployment \
-         that has lost its key needs another name (--registry-name) and a new database"
+        "this name belongs to a peer with another key, even after that peer was removed. If your deployment has lost its key, \
+         set it up again with a new database and another --registry-name, then join"
     )]
     OtherKey,
     /// The list of peers is full.

@@ -158,9 +158,8 @@ impl NamePatterns {
     /// Returns true if a pattern has the name and only names of this set, such as a namespace. Only such a pattern is about
     /// names that belong to an owner here, or that are not for everyone. A wider one can be meant for other names.
     pub fn name_it(&self, name: &RegistryName, set: &NamePattern) -> bool {
-        self.0
-            .iter()
-            .any(|pattern| !pattern.is_for_all() && pattern.matches(name) && pattern.is_within(set))
+        let mut patterns = self.0.iter();
+        patterns.any(|pattern| pattern.names_within(name, set))
     }
 
     /// Returns true if a pattern has the name and not all names of its kind.
@@ -261,7 +260,7 @@ pub struct Peer {
     pub accepts: NamePatterns,
     /// Readers of names that came from the peer and that belong to nobody here.
     pub visibility: Visibility,
-    /// Names that were private and for which its records do not count any more. Their versions stay, and so do their readers.
+    /// Patterns that were accepted as private, and that `accepts` no longer has. Their names stay private.
     pub closed: NamePatterns,
     /// Progress in its log.
     pub walk: PeerWalk,

@@ -780,6 +780,7 @@ fn still_closed(old: &Peer, accepts: &NamePatterns, visibility: Visibility) -> N
     }
     let mut closed: Vec<NamePattern> = Vec::new();
     for pattern in old.closed.iter().chain(&old.accepts) {
+        // A wider pattern does not replace a narrower one: the scope of a reader has to be within each.
         let is_accepted = accepts.iter().any(|accepted| accepted == pattern);
         if !is_accepted && !closed.contains(pattern) {
             closed.push(pattern.clone());

@@ -43,7 +43,7 @@ pub(in crate::features::registry) struct PeerView {
     /// Names for which its records count.
     accepts: Vec<String>,
     visibility: Visibility,
-    /// Names that stay private, and for which its records do not count any more.
+    /// Patterns that were accepted as private, and that `accepts` no longer has. Their names stay private.
     closed: Vec<String>,
     /// Last record of its log that was merged.
     last_id: u64,

@@ -5,7 +5,7 @@
 //! of a deployment are accepted, or those of a whole host, the modules that are known here are listed. Everything else on a host
 //! such as `github.com` comes from its repository, and the database still verifies it.
 
-use lockkeeper_registry::names::{NameKind, NamePattern, RegistryName};
+use lockkeeper_registry::names::{NameKind, NamePattern, RegistryName, begins_with};
 
 use super::super::Visibility;
 use super::super::readers::Namespaces;
@@ -15,6 +15,10 @@ use crate::store::{Result, Store, on_pool};
 
 /// Maximum number of modules of other deployments that are listed one by one.
 const MAX_LISTED: i64 = 1_000;
+
+/// Minimum number of elements of such a name. A name stands for everything below it, and another deployment must not switch
+/// the public database off for a whole host or for the modules of others there.
+const LISTED_ELEMENTS: usize = 3;
 
 /// Maximum number of bytes of all names, after which no more names of other deployments follow. With longer lists, a run would
 /// not get modules of Go at all.
@@ -83,7 +87,7 @@ fn names_of_run(
         // The names of a namespace have the readers of the namespace, and a name that several deployments have the fewest.
         let is_owned = prefixes
             .iter()
-            .any(|(prefix, _)| is_below(beginning, prefix));
+            .any(|(prefix, _)| begins_with(beginning, prefix));
         let is_private = private.iter().any(|(wider, _)| pattern.is_within(wider));
         if !is_owned && !is_private {
             of_peers.push(beginning);
@@ -91,12 +95,13 @@ fn names_of_run(
     }
     of_peers.sort_unstable();
     let listed = listed.iter().filter(|name| {
-        let access = namespaces.of(name);
+        let is_narrow = name.as_str().split('/').count() >= LISTED_ELEMENTS;
+        let access = namespaces.of(name).filter(|_| is_narrow);
         access.is_some_and(|access| access.owner.is_none() && access.is_read_by_run(owner))
     });
     let mut bytes: usize = names.iter().map(|name| name.len() + 1).sum();
     for name in of_peers.into_iter().chain(listed.map(RegistryName::as_str)) {
-        if names.iter().any(|known| is_below(name, known)) {
+        if names.iter().any(|known| begins_with(name, known)) {
             continue;
         }
         bytes += name.len() + 1;
@@ -106,12 +111,6 @@ fn names_of_run(
         names.push(name.to_owned());
     }
     names
-}
-
-/// Returns true if a path is another one, or below it.
-fn is_below(path: &str, other: &str) -> bool {
-    let rest = path.strip_prefix(other);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl Store {
@@ -155,18 +154,20 @@ mod tests {
         let listed = [
             "go closed.org/secret",
             "go example.com/net/sub",
-            "go example.com/other",
+            "go example.com/other/lib",
+            "go github.com",
+            "go github.com/hashicorp",
             "go one.org/lib",
             "go partner.org/a/b",
             "go partner.org/net/v2",
-            "go wide.org/net",
-            "go wide.org/net/v2",
+            "go wide.org/net/core",
+            "go wide.org/net/core/v2",
         ];
         let of_peers = [
             "partner.org/a",
-            "example.com/other",
+            "example.com/other/lib",
             "partner.org/net/v2",
-            "wide.org/net",
+            "wide.org/net/core",
         ];
         assert_eq!(names(None, &listed)[..1], ["example.com/open"]);
         assert_eq!(names(None, &listed)[1..], of_peers);

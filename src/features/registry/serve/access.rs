@@ -9,7 +9,7 @@
 //! | run of this server | served | served if the owner of its repository owns it, else 404 | served |
 //! | run that has ended | 401 | 401 | 401 |
 //!
-//! A scope names a namespace if it has only names of it.
+//! A scope names a namespace if it has only names of it, and is not for all names of a kind.
 //!
 //! A name of another deployment that belongs to nobody here has the readers that an administrator chose when the
 //! deployments joined, as if it were in a namespace without an owner.
@@ -107,11 +107,9 @@ impl Reader {
 /// makes a token for other names, such as all names of a host, need not know that some of them are not for everyone.
 fn reads_by_name(token: &Token, name: &RegistryName, namespace: &NamespaceAccess) -> bool {
     let names_it = |set: &NamePattern| {
-        token.scopes.iter().any(|scope| {
-            let pattern = &scope.pattern;
-            let is_of_name = scope.action == TokenAction::Read && pattern.matches(name);
-            is_of_name && !pattern.is_for_all() && pattern.is_within(set)
-        })
+        let mut scopes = token.scopes.iter();
+        scopes
+            .any(|scope| scope.action == TokenAction::Read && scope.pattern.names_within(name, set))
     };
     let mut sets = namespace.sets_of(name).peekable();
     sets.peek().is_some() && sets.all(names_it)

@@ -30,6 +30,7 @@ use lockkeeper_registry::versions::{GoVersion, VersionKey};
 use serde::Serialize;
 use tokio::time::timeout;
 
+use super::super::places::take_all;
 use super::access::Reader;
 use super::answer::{self, EntityTag, Freshness, TaggedContent};
 use super::catalog::{CatalogState, KeptName, KeptVersion, ListedVersion};
@@ -47,7 +48,7 @@ const BELOW: &str = "/registry/go/";
 /// Maximum number of lines of the index, as in the public one.
 const MOST_LINES: usize = 2000;
 
-/// Maximum number of requests that read the index at once. For a reader of few names, one of them reads all versions.
+/// Maximum number of requests of clients that read the index at once. For a reader of few names, one of them reads all versions.
 pub(super) const INDEX_AT_ONCE: usize = 2;
 
 /// Longest wait for one of these places.
@@ -424,7 +425,7 @@ async fn index(
 ) -> Result<Response, ServeRefusal> {
     reader.check_any()?;
     let query = IndexQuery::parse(parts.uri.query())?;
-    let places = packages::take_all(door.index_places(reader));
+    let places = take_all(door.index_places(reader));
     let _places = timeout(INDEX_TIME, places)
         .await
         .map_err(|_| ServeRefusal::Busy)?;

@@ -45,8 +45,8 @@ pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
 pub(super) use self::refusal::ServeRefusal;
 use super::misses::MissAnswer;
+use super::places::ClientPlaces;
 use super::readers::{NamespaceAccess, Namespaces};
-use super::token_shares::TokenShares;
 use super::{Misses, PeerExchange, Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
@@ -62,16 +62,12 @@ pub(crate) struct RegistryDoor {
     is_open: bool,
     links: LinkKey,
     /// Places for packages that are sent.
-    packages: Arc<Semaphore>,
-    /// Places of each token among them, and those of requests without a token.
-    packages_of_tokens: TokenShares,
-    packages_of_anonymous: Arc<Semaphore>,
+    packages: ClientPlaces,
     /// Places for packages that are sent to runs of this server, which clients do not take from them.
     packages_of_runs: Arc<Semaphore>,
-    /// Places for requests that read the index, and the places of each token, of requests without one, and of runs.
-    index: Arc<Semaphore>,
-    index_of_tokens: TokenShares,
-    index_of_anonymous: Arc<Semaphore>,
+    /// Places for requests that read the index.
+    index: ClientPlaces,
+    /// Place for runs of this server that read it, for the same reason.
     index_of_runs: Arc<Semaphore>,
     /// Answer to service discovery.
     discovery: Bytes,
@@ -95,13 +91,10 @@ impl RegistryDoor {
             host: host.to_owned(),
             catalog: Catalog::new(Arc::clone(&registry)),
             links: LinkKey::new(registry.link_key()),
-            packages: Arc::new(Semaphore::new(packages::AT_ONCE)),
+            packages: ClientPlaces::new(packages::AT_ONCE, packages::AT_ONCE_OF_TOKEN)
+                .with_anonymous(packages::AT_ONCE_OF_ANONYMOUS),
             packages_of_runs: Arc::new(Semaphore::new(packages::AT_ONCE)),
-            packages_of_tokens: TokenShares::new(packages::AT_ONCE_OF_TOKEN),
-            packages_of_anonymous: Arc::new(Semaphore::new(packages::AT_ONCE_OF_ANONYMOUS)),
-            index: Arc::new(Semaphore::new(go::INDEX_AT_ONCE)),
-            index_of_tokens: TokenShares::new(1),
-            index_of_anonymous: Arc::new(Semaphore::new(1)),
+            index: ClientPlaces::new(go::INDEX_AT_ONCE, 1),
             index_of_runs: Arc::new(Semaphore::new(1)),
             discovery: terraform::discovery(&web.public_url),
             web,
@@ -120,14 +113,7 @@ impl RegistryDoor {
     /// Returns the places that a download of this reader takes, its own first.
     fn places(&self, reader: &Reader) -> Vec<Arc<Semaphore>> {
         match reader {
-            Reader::Anonymous => vec![
-                Arc::clone(&self.packages_of_anonymous),
-                Arc::clone(&self.packages),
-            ],
-            Reader::Token { token, .. } => vec![
-                self.packages_of_tokens.of(token.id),
-                Arc::clone(&self.packages),
-            ],
+            Reader::Anonymous | Reader::Token { .. } => self.packages.of(reader.token_id()),
             Reader::Run { downloads, .. } => {
                 vec![Arc::clone(downloads), Arc::clone(&self.packages_of_runs)]
             }
@@ -136,13 +122,10 @@ impl RegistryDoor {
 
     /// Returns the places that a request of this reader for the index takes, its own first.
     fn index_places(&self, reader: &Reader) -> Vec<Arc<Semaphore>> {
-        let own = match reader {
-            // They do not wait for clients, and clients do not wait for them.
-            Reader::Run { .. } => return vec![Arc::clone(&self.index_of_runs)],
-            Reader::Anonymous => Arc::clone(&self.index_of_anonymous),
-            Reader::Token { token, .. } => self.index_of_tokens.of(token.id),
-        };
-        vec![own, Arc::clone(&self.index)]
+        match reader {
+            Reader::Anonymous | Reader::Token { .. } => self.index.of(reader.token_id()),
+            Reader::Run { .. } => vec![Arc::clone(&self.index_of_runs)],
+        }
     }
 
     /// Finds out who sends a request.

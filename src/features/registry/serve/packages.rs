@@ -19,10 +19,11 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lockkeeper_registry::records::PackageFile;
 use lockkeeper_registry::states::BaseLocation;
 use lockkeeper_registry::versions::VersionKey;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::super::places::take_all;
 use super::super::{BlobError, PackageReader, RegistryError};
 use super::answer::{self, EntityTag, Freshness, Part};
 use super::catalog::{CatalogState, KeptVersion};
@@ -32,7 +33,7 @@ use super::{RegistryDoor, memory, served};
 /// Maximum number of packages that are sent at a time. Each takes an open file, or memory.
 pub(super) const AT_ONCE: usize = 128;
 
-/// Maximum number of them for one token, and for all requests without a token: others always find places.
+/// Maximum number of them for one token, and for all requests without a token. Neither can take all places.
 pub(super) const AT_ONCE_OF_TOKEN: usize = AT_ONCE / 4;
 pub(super) const AT_ONCE_OF_ANONYMOUS: usize = AT_ONCE / 2;
 
@@ -209,17 +210,6 @@ async fn prepare(
         open(door, version, file).await.map(drop)?;
     }
     Ok(None)
-}
-
-/// Takes a place of each kind.
-pub(super) async fn take_all(
-    places: Vec<Arc<Semaphore>>,
-) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
-    let mut taken = Vec::new();
-    for place in places {
-        taken.push(place.acquire_owned().await?);
-    }
-    Ok(taken)
 }
 
 /// Bytes that a request wants.

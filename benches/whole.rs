@@ -78,7 +78,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts both, with a repository that has these files.
+    /// Starts a server and its forge, with a repository that has these files.
     pub async fn start(dir: &Path, files: &[(&str, &str)]) -> anyhow::Result<Self> {
         std::fs::create_dir(dir)?;
         stub::install(&dir.join("tools"))?;
@@ -114,7 +114,7 @@ impl Stage {
     }
 
     /// Requests a plan by comment, and returns how long it waits for the answer.
-    pub async fn plan(&self, pull: PullNumber) -> anyhow::Result<Duration> {
+    async fn plan(&self, pull: PullNumber) -> anyhow::Result<Duration> {
         let since = Instant::now();
         let comment = self
             .github

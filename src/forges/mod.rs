@@ -110,6 +110,14 @@ pub struct RepoFacts {
     pub default_branch: BranchName,
 }
 
+/// A comment of the bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostedComment {
+    pub id: CommentId,
+    /// Time by the clock of the forge, in its precision. GitHub names whole seconds.
+    pub created_at: DateTime<Utc>,
+}
+
 /// Answer of a forge to a merge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeAnswer {
@@ -277,14 +285,14 @@ pub trait Forge: Send + Sync + 'static {
         permit: &WritePermit,
     ) -> Result<MergeAnswer, ForgeError>;
 
-    /// Posts a comment and returns its id. Never retries: after an [`ForgeError::Unavailable`] it is unknown whether
+    /// Posts a comment and returns it. Never retries: after an [`ForgeError::Unavailable`] it is unknown whether
     /// the request had an effect. Use [`Self::comment_find`] to find out.
     async fn comment_post(
         &self,
         at: &PullRef,
         body: &str,
         permit: &WritePermit,
-    ) -> Result<CommentId, ForgeError>;
+    ) -> Result<PostedComment, ForgeError>;
 
     /// Deletes a comment of the bot; a missing comment is no error.
     async fn comment_delete(
@@ -301,7 +309,7 @@ pub trait Forge: Send + Sync + 'static {
         at: &PullRef,
         marker: &str,
         since: DateTime<Utc>,
-    ) -> Result<Vec<CommentId>, ForgeError>;
+    ) -> Result<Vec<PostedComment>, ForgeError>;
 
     /// Reacts to a comment with a reaction in the forge's own words (`eyes`). A repetition is harmless.
     async fn comment_react(

@@ -1,6 +1,7 @@
 //! Commands that were requested on pulls.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::of_repos::listed;
 use super::one_statement::{Effects, change_sql, execute_change};
@@ -119,6 +120,35 @@ pub struct FinishedCommand {
     pub result: Option<String>,
     /// Comments and statuses to post, in order.
     pub outbox: Vec<NewJob>,
+    /// Number of these comments. Each is one [`ResultPart`].
+    pub comments: usize,
+}
+
+/// Part of the result of a command, which one comment shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultPart {
+    pub command: CommandId,
+    /// Number of parts from this one to the last one.
+    left: i64,
+}
+
+impl ResultPart {
+    /// Returns all parts of the result of a command, in order.
+    pub fn all(command: CommandId, parts: usize) -> impl Iterator<Item = Self> {
+        let parts = i64::try_from(parts).unwrap_or(i64::MAX);
+        (1..=parts).rev().map(move |left| Self { command, left })
+    }
+}
+
+/// Tells since when people can read the result of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultShown {
+    /// The command has not ended, or the forge does not have all comments with the result.
+    NotYet,
+    /// The last comment was posted at this time by the clock of the forge.
+    InComments(DateTime<Utc>),
+    /// No comment shows it. The command ended at this time by the clock of this server.
+    WithoutComment(DateTime<Utc>),
 }
 
 macro_rules! select_sql {
@@ -145,8 +175,12 @@ const START: [&str; 3] = change_sql!(
     "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'"
 );
 const FINISH: [&str; 3] = change_sql!(
-    "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
-     WHERE id = $5 AND state <> 'finished'"
+    "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4, \
+     comments_left = $5 WHERE id = $6 AND state <> 'finished'"
+);
+/// Parts are shown in their order. One that comes twice, or after a missing one, changes nothing.
+const SHOWN: [&str; 3] = change_sql!(
+    "UPDATE commands SET comments_left = $1, shown_at = $2 WHERE id = $3 AND comments_left = $4"
 );
 /// Counts the open pull with its address, a request to stop, and the locks that `lock_renew` would renew.
 const DUE: &str = "SELECT (SELECT COUNT(*) FROM pulls WHERE repo = $1 AND number = $2 AND state = $3 AND url = $4), \
@@ -329,6 +363,7 @@ impl Store {
             end.reason.as_deref().map(free_text),
             end.result.as_deref().map(free_text),
             finished_at,
+            comments_left(end),
             end.id,
         )
     }
@@ -347,6 +382,7 @@ impl Store {
             end.reason.as_deref().map(free_text),
             end.result.as_deref().map(free_text),
             finished_at,
+            comments_left(end),
             end.id,
         )?;
         if rows == 0 {
@@ -354,6 +390,34 @@ impl Store {
         }
         self.outbox_in_tx(tx, &end.outbox).await?;
         Ok(true)
+    }
+
+    /// Records that a comment shows a part of a result since this time, by the clock of the forge. `false`: it was known
+    /// before, or an earlier part is not shown.
+    pub async fn command_shown(&self, part: &ResultPart, at: DateTime<Utc>) -> Result<bool> {
+        let left = part.left - 1;
+        execute_change!(
+            self,
+            SHOWN,
+            Effects::default(),
+            left,
+            at,
+            part.command,
+            part.left
+        )
+    }
+
+    /// Returns since when people can read the result of a command. `None`: there is no such command.
+    pub async fn command_result_shown(&self, id: CommandId) -> Result<Option<ResultShown>> {
+        type Row = (Option<DateTime<Utc>>, i64, Option<DateTime<Utc>>);
+        let shown = "SELECT finished_at, comments_left, shown_at FROM commands WHERE id = $1";
+        let row =
+            on_pool!(self, db => sqlx::query_as::<_, Row>(shown).bind(id).fetch_optional(db))?;
+        Ok(row.map(|row| match row {
+            (Some(_), 0, Some(at)) => ResultShown::InComments(at),
+            (Some(end), 0, None) => ResultShown::WithoutComment(end),
+            _ => ResultShown::NotYet,
+        }))
     }
 
     /// Lists the plans and applies of a pull that have ended on this head commit.
@@ -373,6 +437,10 @@ impl Store {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state <> 'finished' AND state = 'running'")
             .fetch_one(db))
     }
+}
+
+fn comments_left(end: &FinishedCommand) -> i64 {
+    i64::try_from(end.comments).unwrap_or(i64::MAX)
 }
 
 #[derive(sqlx::FromRow)]

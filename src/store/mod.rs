@@ -80,8 +80,8 @@ pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use command_configs::WrittenConfig;
 pub use commands::{
-    CommandRow, CommandState, CreateCommand, DueChanges, FinishedCommand, NewCommand,
-    UNCLAIMED_SPEC,
+    CommandRow, CommandState, CreateCommand, DueChanges, FinishedCommand, NewCommand, ResultPart,
+    ResultShown, UNCLAIMED_SPEC,
 };
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
 pub use deliveries::{Accepted, DeliveryState, NewDelivery};

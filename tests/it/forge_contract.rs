@@ -242,12 +242,12 @@ async fn a_comment_is_posted_found_by_its_marker_and_deleted(test: ForgeUnderTes
     };
     test.world.comment(number, "mallory", &body).await;
     assert_eq!(find().await, [], "it is not the bot's");
-    let id = test
+    let first = test
         .forge
         .comment_post(&at, &body, &permit())
         .await
         .unwrap();
-    assert_eq!(find().await, std::slice::from_ref(&id));
+    assert_eq!(find().await, std::slice::from_ref(&first));
     assert_eq!(
         test.world.comments(number).last().unwrap(),
         &(BOT.to_owned(), body.clone())
@@ -261,14 +261,14 @@ async fn a_comment_is_posted_found_by_its_marker_and_deleted(test: ForgeUnderTes
         .unwrap();
     assert_eq!(
         find().await,
-        [id.clone(), twice.clone()],
+        [first.clone(), twice.clone()],
         "the oldest first"
     );
     for _ in 0..2 {
-        let deleted = test.forge.comment_delete(&at, &twice, &permit()).await;
+        let deleted = test.forge.comment_delete(&at, &twice.id, &permit()).await;
         deleted.expect("a missing comment is no error");
     }
-    assert_eq!(find().await, [id]);
+    assert_eq!(find().await, [first]);
 }
 
 async fn a_reaction_to_a_comment_may_be_repeated(test: ForgeUnderTest) {

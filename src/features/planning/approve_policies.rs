@@ -427,7 +427,7 @@ async fn stale(
     if seen::by_author(cx, plan, Some(written_at)).await? {
         return Ok(None);
     }
-    let message = "the plan is newer than the comment that approves it, so nobody can have looked at it before. \
+    let message = "no comment showed the plan when its approval was requested, so nobody can have looked at it before. \
                    Nothing was approved.";
     let hint = "Look at what the policies found, then comment the command again.".to_owned();
     Ok(Some(UserText::new(message, [hint])))

@@ -1,14 +1,15 @@
 //! Determines whether the author of a comment can have seen a plan (P5). A push, and the plan that follows it, may have
 //! come between the look and the comment.
 //!
-//! One comment, at the end of the command that planned, shows the plans of all of its projects. Until then, plans that
-//! are already stored count as unseen. The comment of the author counts from the time when it was written: its delivery
-//! may be late.
+//! The comments at the end of the command that planned show the plans of all of its projects. Until the forge has the last
+//! of them, no plan of the command counts as seen. The forge may take them late, and so may the delivery of the comment of
+//! the author be, so the times of both on the forge are compared.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::CommandCx;
 use crate::model::PlanRecord;
+use crate::store::ResultShown;
 
 /// Precision of the times that a forge names.
 const FULL_SECOND: TimeDelta = TimeDelta::seconds(1);
@@ -21,26 +22,24 @@ pub(super) async fn by_author(
     written_at: Option<DateTime<Utc>>,
 ) -> Result<bool, sqlx::Error> {
     let read_at = cx.row.created_at;
-    let looked_until =
-        written_at.map_or(read_at, |written_at| read_at.min(written_at + FULL_SECOND));
-    Ok(readable_since(cx, plan)
-        .await?
-        .is_some_and(|since| since <= looked_until))
+    // Both may be in the same second.
+    let until = written_at.map(|written_at| written_at + FULL_SECOND);
+    Ok(match shown(cx, plan).await? {
+        ResultShown::NotYet => false,
+        ResultShown::InComments(at) => at < until.unwrap_or(read_at),
+        ResultShown::WithoutComment(end) => {
+            end.max(plan.created_at) <= until.map_or(read_at, |until| until.min(read_at))
+        }
+    })
 }
 
-/// Returns the time since which people can read a plan. `None`: the command that made the plan has not ended.
-async fn readable_since(
-    cx: &CommandCx<'_>,
-    plan: &PlanRecord,
-) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+/// Returns since when people can read the plan.
+async fn shown(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<ResultShown, sqlx::Error> {
     let store = &cx.ctx.store;
-    let command = match store.run_get(plan.run).await? {
-        Some(run) => store.command_get(run.command).await?,
+    let shown = match store.run_get(plan.run).await? {
+        Some(run) => store.command_result_shown(run.command).await?,
         None => None,
     };
     // Commands are removed long after their end only.
-    let Some(command) = command else {
-        return Ok(Some(plan.created_at));
-    };
-    Ok(command.finished_at.map(|end| end.max(plan.created_at)))
+    Ok(shown.unwrap_or(ResultShown::WithoutComment(plan.created_at)))
 }

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::queue::Job;
 use crate::render::{self, Body, CommandRefusal, Report, ReportStyle, UserText};
-use crate::store::{CommandRow, FinishedCommand, NewJob};
+use crate::store::{CommandRow, FinishedCommand, NewJob, ResultPart};
 
 /// Reply of a handler, which ends the command.
 pub(crate) struct Reply {
@@ -108,7 +108,7 @@ impl Reply {
                 .collect(),
             None => Vec::new(),
         };
-        let (outcome, reason, result, mut outbox) = match self.told {
+        let (outcome, reason, result, comments) = match self.told {
             CommandEnd::Nothing(outcome, reason) => (outcome, reason, None, Vec::new()),
             CommandEnd::Comment(body) => {
                 let report = Report {
@@ -117,19 +117,27 @@ impl Reply {
                     ..report(ctx, row, head, *body)
                 };
                 let reason = report.machine_line().reason;
-                let jobs = if report.is_silenced() {
+                let comments = if report.is_silenced() {
                     Vec::new()
                 } else {
-                    comments(ctx, &report, &row.pull, row.created_at)
+                    posts(ctx, &report, &row.pull, row.created_at)
                 };
                 let result = row
                     .pull
                     .subject
                     .is_application()
                     .then(|| page_text(ctx, &report));
-                (report.outcome(), reason, result, jobs)
+                (report.outcome(), reason, result, comments)
             }
         };
+        let count = comments.len();
+        let mut outbox: Vec<NewJob> = ResultPart::all(row.id, count)
+            .zip(comments)
+            .map(|(part, comment)| {
+                let shows = Some(part);
+                PostComment { shows, ..comment }.to_new()
+            })
+            .collect();
         outbox.extend(statuses);
         outbox.extend(self.jobs);
         FinishedCommand {
@@ -138,6 +146,7 @@ impl Reply {
             reason,
             result,
             outbox,
+            comments: count,
         }
     }
 }
@@ -251,6 +260,7 @@ pub(crate) fn posts(
         body: comment.body,
         marker: comment.marker,
         since,
+        shows: None,
     };
     render::comments(report, &limits(ctx, pull))
         .into_iter()

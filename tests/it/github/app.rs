@@ -325,13 +325,12 @@ async fn a_token_that_github_revoked_is_replaced_once() {
     world.issues(7, "ghs_revoked");
     world.server.on(comment, refused());
     world.issues(7, "ghs_new");
-    world
-        .server
-        .on(comment, Reply::status(201, &json!({"id": 1})));
-    assert_eq!(
-        github.comment_post(&pull(), "x", &anybody()).await.unwrap(),
-        CommentId::new("1")
+    world.server.on(
+        comment,
+        Reply::status(201, &json!({"id": 1, "created_at": "2026-03-01T12:00:05Z"})),
     );
+    let posted = github.comment_post(&pull(), "x", &anybody()).await;
+    assert_eq!(posted.unwrap().id, CommentId::new("1"));
     world.server.on(comment, refused());
     world.issues(7, "ghs_newer");
     world.server.on(comment, refused());

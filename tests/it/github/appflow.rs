@@ -298,7 +298,7 @@ async fn comments(world: &World, github: &GitHub, at: &PullRef) {
     assert_eq!(github.comment_find(at, "another", since).await.unwrap(), []);
     let kept = world
         .emulate
-        .get(ALICE, &format!("{REPO}/issues/comments/{posted}"))
+        .get(ALICE, &format!("{REPO}/issues/comments/{}", posted.id))
         .await;
     assert_eq!(
         (&kept["body"], &kept["user"]["login"]),

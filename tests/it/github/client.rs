@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use lockkeeper::clock::ManualClock;
 use lockkeeper::forges::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
-use lockkeeper::forges::{Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageAsk};
+use lockkeeper::forges::{
+    Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageAsk, PostedComment,
+};
 use lockkeeper::model::{
     BranchName, CommentId, CommitSha, CommitState, CommitStatus, StatusContext, StatusTarget,
 };
@@ -193,7 +195,10 @@ async fn a_comment_is_posted_and_its_id_returned() {
     let server = ScriptedGitHub::start().await;
     server.on(
         "POST /repos/acme/infra/issues/12/comments",
-        Reply::status(201, &json!({"id": 4711})),
+        Reply::status(
+            201,
+            &json!({"id": 4711, "created_at": "2026-03-01T12:00:05Z"}),
+        ),
     );
     let body = "Planned \u{1f6a2}\n<!-- lockkeeper {} -->";
     assert_eq!(
@@ -202,7 +207,10 @@ async fn a_comment_is_posted_and_its_id_returned() {
             .comment_post(&pull(), body, &anybody())
             .await
             .unwrap(),
-        CommentId::new("4711")
+        PostedComment {
+            id: CommentId::new("4711"),
+            created_at: "2026-03-01T12:00:05Z".parse().unwrap(),
+        }
     );
     let asked = &server.asked()[0];
     assert_eq!(asked.body, json!({"body": body}));
@@ -245,11 +253,10 @@ async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
         server.on(&page(2), Reply::json(&json!([second])));
         // GitHub keeps whole seconds, so half a second later is still the same second.
         let since = "2026-03-01T12:00:05.5Z".parse().unwrap();
+        let comments = github.comment_find(&pull(), "marker-7", since).await;
+        let ids = comments.unwrap().into_iter().map(|comment| comment.id);
         assert_eq!(
-            github
-                .comment_find(&pull(), "marker-7", since)
-                .await
-                .unwrap(),
+            ids.collect::<Vec<_>>(),
             found.into_iter().map(CommentId::from).collect::<Vec<_>>()
         );
     }

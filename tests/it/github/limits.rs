@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, ManualClock};
 use lockkeeper::forges::github::{GitHub, GitHubEndpoints, Timeouts};
-use lockkeeper::forges::{Forge, ForgeError, LocalGates, RateGates};
-use lockkeeper::model::{CommentId, PullRef, RateScope, Traffic};
+use lockkeeper::forges::{Forge, ForgeError, LocalGates, PostedComment, RateGates};
+use lockkeeper::model::{PullRef, RateScope, Traffic};
 use serde_json::json;
 
 use super::client::pull_answer;
@@ -71,12 +71,14 @@ impl World {
     }
 
     fn takes_a_comment(&self) {
-        self.server
-            .on(COMMENT, Reply::status(201, &json!({"id": 1})));
+        self.server.on(
+            COMMENT,
+            Reply::status(201, &json!({"id": 1, "created_at": "2026-03-01T12:00:05Z"})),
+        );
     }
 }
 
-async fn post(github: &GitHub) -> Result<CommentId, ForgeError> {
+async fn post(github: &GitHub) -> Result<PostedComment, ForgeError> {
     github.comment_post(&pull(), "x", &anybody()).await
 }
 

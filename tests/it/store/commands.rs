@@ -8,8 +8,8 @@ use lockkeeper::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin,
 };
 use lockkeeper::store::{
-    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, StopKind,
-    StopRequest, Store,
+    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, ResultPart,
+    ResultShown, StopKind, StopRequest, Store,
 };
 
 use super::samples::{HOSTILE, URL, command, job, new_command, open_pull, project, pull, taken};
@@ -25,6 +25,7 @@ store_test!(
     a_started_command_has_a_head_and_statuses_to_post,
     a_finished_command_has_an_end_and_its_outbox_in_order,
     finishing_posts_exactly_once,
+    a_result_is_shown_once_its_last_comment_is_posted,
     a_command_that_has_ended_does_not_start_again,
     plans_are_asked_to_stop_and_applies_never,
     a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply,
@@ -48,6 +49,7 @@ fn end(id: CommandId, lanes: &[&str]) -> FinishedCommand {
         reason: Some("locked".to_owned()),
         result: None,
         outbox,
+        comments: 0,
     }
 }
 
@@ -256,6 +258,38 @@ async fn finishing_posts_exactly_once(db: &TestDb) {
             .unwrap()
     );
     assert_eq!(lanes(db.store()).await.len(), 2);
+}
+
+async fn a_result_is_shown_once_its_last_comment_is_posted(db: &TestDb) {
+    let store = db.store();
+    let id = command(store, CommandKind::Plan, &pull(1)).await;
+    let since = async || store.command_result_shown(id).await.unwrap();
+    assert_eq!(since().await, Some(ResultShown::NotYet));
+    let end = FinishedCommand {
+        comments: 2,
+        ..end(id, &[])
+    };
+    assert!(store.command_finish(&end).await.unwrap());
+    assert_eq!(since().await, Some(ResultShown::NotYet));
+    let parts: Vec<ResultPart> = ResultPart::all(id, 2).collect();
+    let at = |seconds| start_of_time() + TimeDelta::seconds(seconds);
+    let show = async |part: usize, seconds| {
+        let shown = store.command_shown(&parts[part], at(seconds)).await;
+        shown.unwrap()
+    };
+    assert!(!show(1, 5).await, "the first part is missing");
+    assert!(show(0, 6).await && !show(0, 7).await);
+    assert_eq!(since().await, Some(ResultShown::NotYet));
+    assert!(show(1, 8).await && !show(1, 9).await);
+    assert_eq!(since().await, Some(ResultShown::InComments(at(8))));
+    let silent = command(store, CommandKind::Plan, &pull(2)).await;
+    let end = FinishedCommand { id: silent, ..end };
+    let end = FinishedCommand { comments: 0, ..end };
+    assert!(store.command_finish(&end).await.unwrap());
+    assert_eq!(
+        store.command_result_shown(silent).await.unwrap(),
+        Some(ResultShown::WithoutComment(db.now()))
+    );
 }
 
 async fn a_command_that_has_ended_does_not_start_again(db: &TestDb) {

@@ -561,6 +561,7 @@ async fn work(db: &TestDb) {
         reason: None,
         result: None,
         outbox: Vec::new(),
+        comments: 0,
     };
     store.command_finish(&end).await.unwrap();
 

@@ -264,6 +264,7 @@ async fn finish(db: &TestDb, id: lockkeeper::model::CommandId) {
         reason: None,
         result: None,
         outbox: Vec::new(),
+        comments: 0,
     };
     db.store().command_finish(&end).await.unwrap();
 }

@@ -61,6 +61,7 @@ async fn finish(db: &TestDb, id: CommandId) {
         reason: None,
         result: None,
         outbox: Vec::new(),
+        comments: 0,
     };
     assert!(db.store().command_finish(&end).await.unwrap());
 }

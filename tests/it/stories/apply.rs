@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Delivering, NewPull};
+use lockkeeper::emulator::{Delivering, Fault, NewPull};
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 
@@ -22,6 +22,8 @@ story!(
     a_plan_against_another_base_branch_is_refused,
     a_plan_that_nobody_can_have_seen_is_refused,
     a_plan_is_not_applied_before_a_comment_shows_it,
+    a_plan_is_not_applied_while_its_comment_is_on_its_way,
+    a_plan_whose_comment_was_refused_is_planned_again,
     an_apply_that_arrives_late_is_not_for_a_newer_plan,
     a_plan_file_that_was_changed_is_refused,
     a_plan_of_another_terraform_is_refused,
@@ -36,9 +38,10 @@ story!(
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const WORSE: (&str, &str) = ("network/main.tf", "# fake: add 0 change 0 destroy 9\n");
+const COMMENTS: &str = "POST /repos/*/*/issues/*/comments";
 const NET_LOCK: &str = "acme/infra/network/default by #1";
-const UNSEEN: &str =
-    "**Apply refused**: the plan is newer than the comment that requests the apply";
+const UNSEEN: &str = "**Apply refused**: no comment showed the plan when its apply was requested";
 
 /// Starts a bot with a pull request whose plan of `network` waits for its apply. The comment was read.
 async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
@@ -355,9 +358,9 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     assert_snapshot!(comments[1], @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: the plan is newer than the comment that requests the apply, so nobody can have looked at it before. Nothing was applied.
+    **Apply refused**: no comment showed the plan when its apply was requested, so nobody can have looked at it before. Nothing was applied.
 
-    * Look at the plan, then run the command again.
+    * Look at the plan, then run the command again. If no comment shows it, plan again first.
 
     * To **apply** this project again, comment:
       ```shell
@@ -417,6 +420,44 @@ async fn a_plan_is_not_applied_before_a_comment_shows_it(backend: Backend) {
     assert!(applied.contains(": applied\n"), "{applied}");
     assert_eq!(applies(&bot), 1);
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
+}
+
+/// The forge does not take the comment with the newer plan at once, and somebody who has read the older one requests an apply.
+async fn a_plan_is_not_applied_while_its_comment_is_on_its_way(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.push("wider", &[WORSE]).await;
+    bot.settle_short().await;
+    bot.github.fault(COMMENTS, 1, Fault::BadGateway);
+    assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
+    bot.settle_short().await;
+    assert_eq!(bot.github.faults_left(), 0, "the comment was refused");
+    bot.say(pull, "lockkeeper apply").await;
+    let told = bot.heard(pull);
+    assert!(told[0].contains("9 to destroy"), "{told:#?}");
+    assert!(told.len() == 2 && told[1].contains(UNSEEN), "{told:#?}");
+    assert_eq!(applies(&bot), 0);
+    bot.say(pull, "lockkeeper apply").await;
+    let applied = bot.comment(pull);
+    assert!(applied.contains(": applied\n"), "{applied}");
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_plan_whose_comment_was_refused_is_planned_again(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.push("wider", &[WORSE]).await;
+    bot.settle_short().await;
+    bot.github.fault(COMMENTS, u32::MAX, Fault::Forbidden);
+    bot.settle().await;
+    bot.github.clear_faults();
+    bot.say(pull, "lockkeeper apply").await;
+    let refused = bot.comment(pull);
+    assert!(refused.contains(UNSEEN), "{refused}");
+    assert_eq!(applies(&bot), 0);
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).contains("9 to destroy"));
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains(": applied\n"));
+    bot.end_given_up(&[NET_LOCK], &["post_comment"]).await;
 }
 
 /// The delivery of the comment is lost, and the project is planned again before somebody delivers it.

@@ -270,17 +270,18 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Gate
     compare(&live, plan)
 }
 
-/// Checks that the plan is older than the command, so that its author can have looked at the plan (P5). The author of a
-/// comment can have looked at it once a comment has shown it. Pages and programs read the stored plan.
+/// Checks that the author of the command can have looked at the plan (P5). The author of a comment can have done so once
+/// comments show it. Pages and programs read the stored plan.
 async fn looked_at(
     cx: &CommandCx<'_>,
     command: &ApplyCommand,
     plan: &PlanRecord,
 ) -> Result<(), GateRefusal> {
-    let is_seen = if cx.row.actor.origin == Origin::Comment {
+    let is_comment = cx.row.actor.origin == Origin::Comment;
+    let is_seen = if is_comment {
         seen::by_author(cx, plan, command.written_at).await.map_err(|error| {
             warn!(plan = %plan.id, error = describe_error(&error), "The command of a plan cannot be read");
-            let message = "Lockkeeper cannot check whether the plan is older than the comment, because the database does \
+            let message = "Lockkeeper cannot check whether a comment showed the plan in time, because the database does \
                            not answer. Nothing was applied, and the plan is kept.";
             let hint = "Run the command again in a moment.".to_owned();
             GateRefusal::ForNow(UserText::new(message, [hint]))
@@ -291,11 +292,17 @@ async fn looked_at(
     if is_seen {
         return Ok(());
     }
-    let message = "the plan is newer than the comment that requests the apply, so nobody can have looked at it \
-                   before. Nothing was applied.";
+    let message = if is_comment {
+        "no comment showed the plan when its apply was requested, so nobody can have looked at it before. Nothing was \
+         applied."
+    } else {
+        "the plan is newer than the request to apply it, so nobody can have looked at it before. Nothing was applied."
+    };
+    let hint =
+        "Look at the plan, then run the command again. If no comment shows it, plan again first.";
     Err(GateRefusal::ForNow(UserText::new(
         message,
-        ["Look at the plan, then run the command again.".to_owned()],
+        [hint.to_owned()],
     )))
 }
 

@@ -3,6 +3,9 @@
 //! A second run is harmless: every comment carries its own marker. Every attempt but the first searches the comments
 //! of the pull for it, because an attempt may have succeeded although its answer was lost. [`RemoveDuplicates`] finds
 //! a comment that arrives even later.
+//!
+//! The comments of a result count down what is left to be shown of it, in their order. If one cannot be posted, the result
+//! never counts as shown, and nobody applies a plan that a comment should have shown.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -11,9 +14,11 @@ use tracing::{info, warn};
 
 use crate::context::Ctx;
 use crate::features::replies::RemoveDuplicates;
+use crate::forges::PostedComment;
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient, write_permit};
 use crate::model::PullRef;
 use crate::queue::{Job, JobError, RunningJob};
+use crate::store::ResultPart;
 
 /// Maximum lag of the forge's clock behind ours.
 const SKEW: TimeDelta = TimeDelta::minutes(10);
@@ -29,22 +34,24 @@ pub struct PostComment {
     pub marker: String,
     /// Earliest time of the comment by our clock. The forge's clock may differ by [`SKEW`].
     pub since: DateTime<Utc>,
+    /// Part of the result of a command that the comment shows.
+    pub shows: Option<ResultPart>,
 }
 
 impl PostComment {
-    async fn post(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+    async fn post(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<PostedComment, JobError> {
         let posted = ctx
             .forges
             .of(&self.pull.repo)?
             .comment_post(&self.pull, &self.body, &write_permit(ctx))
             .await;
         let comment = posted.map_err(|error| patient(error.into(), attempt))?;
-        info!(pull = %self.pull, %comment, "Posted a comment");
-        Ok(())
+        info!(pull = %self.pull, comment = %comment.id, "Posted a comment");
+        Ok(comment)
     }
 
     /// Posts the comment unless an earlier attempt succeeded. Such an attempt may also be still under way.
-    async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+    async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<PostedComment, JobError> {
         let (pull, since) = (self.pull.clone(), self.since - SKEW);
         let duplicates = RemoveDuplicates {
             pull,
@@ -58,17 +65,18 @@ impl PostComment {
             .comment_find(&self.pull, &self.marker, since)
             .await;
         let found = found.map_err(|error| patient(error.into(), attempt))?;
-        match found.first() {
+        duplicates.keep_first(ctx, &found).await?;
+        let comment = match found.into_iter().next() {
             Some(comment) => {
-                info!(pull = %self.pull, %comment, "The comment had been posted before");
-                duplicates.keep_first(ctx, &found).await?;
+                info!(pull = %self.pull, comment = %comment.id, "The comment had been posted before");
+                comment
             }
             None => self.post(ctx, attempt).await?,
-        }
+        };
         if let Some(job) = duplicates.at_its_time(ctx) {
             ctx.store.job_push(&job).await?;
         }
-        Ok(())
+        Ok(comment)
     }
 }
 
@@ -83,10 +91,16 @@ impl Job<Ctx> for PostComment {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
-        if attempt.lease.attempt > 1 {
-            return self.post_again(ctx, attempt).await;
+        let comment = if attempt.lease.attempt > 1 {
+            self.post_again(ctx, attempt).await?
+        } else {
+            self.post(ctx, attempt).await?
+        };
+        if let Some(part) = &self.shows {
+            let store = ctx.store.last_of_job();
+            store.command_shown(part, comment.created_at).await?;
         }
-        self.post(ctx, attempt).await
+        Ok(())
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use crate::context::Ctx;
+use crate::forges::PostedComment;
 use crate::kit::jobs::{ATTEMPTS_WHILE_REFUSED, look_again, write_permit};
-use crate::model::{CommentId, PullRef};
+use crate::model::PullRef;
 use crate::queue::{Job, JobError, RunningJob};
 use crate::store::NewJob;
 
@@ -33,15 +34,19 @@ impl RemoveDuplicates {
     }
 
     /// Deletes all but the first of the comments, because people have read and answered the first.
-    pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[CommentId]) -> Result<(), JobError> {
+    pub(super) async fn keep_first(
+        &self,
+        ctx: &Ctx,
+        found: &[PostedComment],
+    ) -> Result<(), JobError> {
         for later in found.iter().skip(1) {
             let deleted = ctx
                 .forges
                 .of(&self.pull.repo)?
-                .comment_delete(&self.pull, later, &write_permit(ctx))
+                .comment_delete(&self.pull, &later.id, &write_permit(ctx))
                 .await;
             deleted?;
-            info!(pull = %self.pull, comment = %later, "Deleted a duplicate comment");
+            info!(pull = %self.pull, comment = %later.id, "Deleted a duplicate comment");
         }
         Ok(())
     }

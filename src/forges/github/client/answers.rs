@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::cut_chars;
-use crate::forges::RepoFacts;
+use crate::forges::{PostedComment, RepoFacts};
 use crate::model::{
     BranchName, CommitSha, ForgeRepo, HostName, Pull, PullRef, PullState, RepoId, Subject,
 };
@@ -227,7 +227,7 @@ fn branch(text: &str) -> Result<BranchName, String> {
     BranchName::new(text).map_err(|error| error.to_string())
 }
 
-/// Entry of `GET /repos/{owner}/{repo}/issues/{number}/comments`.
+/// Entry of `GET /repos/{owner}/{repo}/issues/{number}/comments`, and answer to a new comment.
 #[derive(Deserialize)]
 pub(super) struct CommentAnswer {
     pub id: u64,
@@ -250,6 +250,15 @@ impl CommentAnswer {
                 .body
                 .as_ref()
                 .is_some_and(|body| has_marker(body, marker))
+    }
+}
+
+impl From<CommentAnswer> for PostedComment {
+    fn from(comment: CommentAnswer) -> Self {
+        Self {
+            id: comment.id.into(),
+            created_at: comment.created_at,
+        }
     }
 }
 

@@ -45,7 +45,7 @@ use self::ways::CredentialResolver;
 use self::wire::Wire;
 use super::super::{
     AnnotateAnswer, Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource,
-    MergeAnswer, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
+    MergeAnswer, OpenPulls, PageAsk, PostedComment, RateGates, RepoAccess, RepoFacts, WritePermit,
 };
 use super::GitHubWebhook;
 use crate::clock::Clock;
@@ -328,11 +328,7 @@ impl Forge for GitHub {
         at: &PullRef,
         body: &str,
         permit: &WritePermit,
-    ) -> Result<CommentId, ForgeError> {
-        #[derive(Deserialize)]
-        struct Posted {
-            id: u64,
-        }
+    ) -> Result<PostedComment, ForgeError> {
         let call = Call::post(
             comments_path(at),
             json!({ "body": body }),
@@ -341,8 +337,7 @@ impl Forge for GitHub {
         let call = call.with_permit(permit);
         let answer = self.credentials.send(&self.wire, &at.repo, &call).await?;
         Ok(answer
-            .json::<Posted>(&self.wire.host, &call.what)?
-            .id
+            .json::<CommentAnswer>(&self.wire.host, &call.what)?
             .into())
     }
 
@@ -382,7 +377,7 @@ impl Forge for GitHub {
         at: &PullRef,
         marker: &str,
         since: DateTime<Utc>,
-    ) -> Result<Vec<CommentId>, ForgeError> {
+    ) -> Result<Vec<PostedComment>, ForgeError> {
         let login = match self.credentials.login_for(&self.wire, &at.repo).await? {
             Some(login) => login,
             None => self.known_login().await?.to_owned(),
@@ -397,15 +392,14 @@ impl Forge for GitHub {
         let mut pages = Pages::new(self, &at.repo, &comments_path(at), &query, what);
         let mut found = Vec::new();
         while let Some(page) = pages.next::<CommentAnswer>().await? {
-            found.extend(
-                page.iter()
-                    .filter(|comment| comment.is_ours(&login, marker, since))
-                    .map(|found| found.id),
-            );
+            let ours = page
+                .into_iter()
+                .filter(|comment| comment.is_ours(&login, marker, since));
+            found.extend(ours);
         }
         // GitHub gives later comments greater numbers.
-        found.sort_unstable();
-        Ok(found.into_iter().map(CommentId::from).collect())
+        found.sort_unstable_by_key(|comment| comment.id);
+        Ok(found.into_iter().map(PostedComment::from).collect())
     }
 
     async fn comment_react(

@@ -77,6 +77,7 @@ async fn end(world: &World, command: CommandId, result: &str) {
         reason: None,
         result,
         outbox: Vec::new(),
+        comments: 0,
     };
     assert!(world.store.command_finish(&end).await.unwrap());
 }

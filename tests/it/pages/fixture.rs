@@ -178,6 +178,7 @@ impl Cancel for PlainCancel {
                 reason: None,
                 result,
                 outbox: Vec::new(),
+                comments: 0,
             }
         };
         let ends = |cancelled: &Cancelled| cancelled.dropped.iter().map(end).collect();
@@ -554,6 +555,7 @@ impl World {
             reason: reason.map(str::to_owned),
             result: None,
             outbox: Vec::new(),
+            comments: 0,
         };
         assert!(self.store.command_finish(&end).await.unwrap());
     }

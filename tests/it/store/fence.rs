@@ -81,6 +81,8 @@ fn end(id: lockkeeper::model::CommandId) -> FinishedCommand {
         reason: None,
         result: None,
         outbox: vec![job("comments")],
+        comments: 0,
+        comments: 0,
     }
 }
 

@@ -82,7 +82,8 @@ impl Namespaces {
         let peers = store.registry_peers().await?;
         let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
         let joined = joined.map(|peer| peer.accepts.clone()).collect();
-        // What came from a removed peer is served as before (R8), and so is what came from one that is accepted for less.
+        // What came from a removed peer is served as before (R8). Private names stay private when their peer is accepted
+        // for less. Public ones for which nobody is accepted any more belong to no set, and have no readers.
         let peers = peers.into_iter().flat_map(|peer| {
             let closed = (peer.closed, Visibility::Owner);
             [(peer.accepts, peer.visibility), closed]
@@ -96,7 +97,7 @@ impl Namespaces {
     }
 
     /// Returns owner and readers of a name. `None`: it is below no namespace and accepted from no other deployment, so only
-    /// versions that were fetched are served.
+    /// versions that were fetched are served, and takedowns are answered as those of public names.
     pub fn of(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
         let kind = name.kind();
         let owned = beginnings(name)

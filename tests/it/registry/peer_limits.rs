@@ -646,6 +646,93 @@ async fn a_name_for_which_nobody_is_accepted_any_more_is_not_shared(db: &TestDb)
     assert_eq!(two.server.status(VPC_LIST, &two.token).await, 404);
 }
 
+/// After 404, `go` would fetch the same code elsewhere. Versions that nobody reads any more are 404 until their takedown.
+async fn a_takedown_stays_one_when_its_peer_is_accepted_for_less(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let (newer_vpc, newer_net) = ("module acme/vpc/aws 1.3.0", "go example.com/net v1.1.0");
+    for (key, files) in [
+        (VPC, &MODULE[..]),
+        (newer_vpc, &MODULE[..]),
+        (NET, &GO_MODULE[..]),
+        (newer_net, &GO_MODULE[..]),
+    ] {
+        one.office.publish(key, files).await;
+    }
+    assert_eq!(two.pull().await, 4);
+    two.peers.download_due().await.unwrap();
+    let link = vpc_path(&two).await;
+    let (security, legal) = (TakedownKind::Security, TakedownKind::Legal);
+    one.office.take_down(NET, security, "has a key").await;
+    one.office.take_down(VPC, legal, "A court said so.").await;
+    assert_eq!(two.pull().await, 2);
+    let less = "module other/*";
+    two.accepts(ONE, less).await;
+
+    let of_go = [
+        format!("{NET_AT}/v1.0.0.info"),
+        format!("{NET_AT}/v1.0.0.mod"),
+        format!("{NET_AT}/v1.0.0.zip"),
+        "/registry/go/cached-only/example.com/net/@v/v1.0.0.info".to_owned(),
+        format!("/registry/go/sumdb/{TWO}/lookup/example.com/net@v1.0.0"),
+    ];
+    let of_terraform = [VPC_LIST.replace("versions", "1.2.3/download"), link];
+    let latest = "/registry/go/example.com/net/@latest";
+    let list = format!("{NET_AT}/list");
+    let lists = [latest, list.as_str(), VPC_LIST];
+    let (_, stranger) = two.office.token(&["read:go example.org/..."]).await;
+    for path in &of_go {
+        let answer = two.server.get(path, &two.token).await;
+        let text = "example.com/net v1.0.0 was taken down for security on 2026-03-02: has a key.\n";
+        assert_eq!(
+            (answer.status.as_u16(), answer.text()),
+            (403, text),
+            "{path}"
+        );
+        assert_eq!(two.server.status(path, &stranger).await, 404, "{path}");
+    }
+    for path in &of_terraform {
+        let answer = two.server.get(path, &two.token).await;
+        let text =
+            "acme/vpc/aws 1.2.3 was taken down for legal reasons on 2026-03-02: A court said so.\n";
+        assert_eq!(
+            (answer.status.as_u16(), answer.text()),
+            (451, text),
+            "{path}"
+        );
+    }
+    let newer = format!("{NET_AT}/v1.1.0.info");
+    for path in lists.into_iter().chain([newer.as_str()]) {
+        assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
+    }
+
+    // Nothing is left of either name.
+    two.accepts(ONE, "*").await;
+    one.office.take_down(newer_net, security, "it too").await;
+    one.office.take_down(newer_vpc, security, "it too").await;
+    assert_eq!(two.pull().await, 2);
+    two.accepts(ONE, less).await;
+    for path in lists {
+        let answer = two.server.get(path, &two.token).await;
+        assert_eq!(answer.status.as_u16(), 403, "{path}");
+        assert!(answer.text().contains(": it too."), "{}", answer.text());
+        assert_eq!(two.server.status(path, &stranger).await, 404, "{path}");
+    }
+
+    // Private names look as if they were not here, and their readers still learn of the takedowns.
+    let private = PeerTerms {
+        accepts: Some("module acme/*\ngo example.com/net/...".parse().unwrap()),
+        visibility: Some(Visibility::Owner),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, private).await;
+    two.accepts(ONE, less).await;
+    let (_, named) = two.office.token(&["read:go example.com/net/..."]).await;
+    for path in of_go.iter().map(String::as_str).chain([latest]) {
+        assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
+        assert_eq!(two.server.status(path, &named).await, 403, "{path}");
+    }
+}
+
 /// R6: others are accepted for all names, and those of a private peer stay private when it is accepted for fewer.
 async fn private_names_stay_private_when_their_peer_is_accepted_for_less(db: &TestDb) {
     let (one, two, three) = Box::pin(chain(db, &[])).await;
@@ -781,6 +868,7 @@ store_test!(
     a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen,
     private_names_of_a_peer_do_not_go_to_others,
     a_name_for_which_nobody_is_accepted_any_more_is_not_shared,
+    a_takedown_stays_one_when_its_peer_is_accepted_for_less,
     private_names_stay_private_when_their_peer_is_accepted_for_less,
     nobody_joins_in_place_of_a_removed_peer,
     what_is_shared_cannot_be_guessed_from_its_digest,

@@ -593,6 +593,17 @@ async fn modules_of_another_deployment_are_named_like_those_of_owners_here() {
         .is("apply refused | . default refused")
         .says("`partner/vpc/aws 1.2.3`, which was taken down (security) on ")
         .says(": has a key. Nothing was applied.");
+
+    // Also when the other deployment is not accepted for the name any more.
+    let database = site.world.server.database();
+    let args = ["partner.example.org", "--accept", names[1]];
+    let said = lockkeeper(&["registry", "peers", "change"], &database, &args, &[]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let refused = site.world.ask(pull, "lockkeeper apply").await;
+    refused
+        .is("apply refused | . default refused")
+        .says("`partner/vpc/aws 1.2.3`, which was taken down (security) on ")
+        .says(": has a key. Nothing was applied.");
     site.world.finish(&["#1 . default"]).await;
 }
 

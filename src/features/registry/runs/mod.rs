@@ -61,9 +61,10 @@ pub(crate) async fn plan_notices(
     }
     let owner = reading_owner(ctx, pull).await?;
     let namespaces = Namespaces::read(&ctx.store).await?;
-    uses.retain(|used| {
-        let access = namespaces.of(&used.key.name());
-        access.is_some_and(|access| access.is_read_by_run(owner.as_ref()))
+    uses.retain(|used| match namespaces.of(&used.key.name()) {
+        Some(access) => access.is_read_by_run(owner.as_ref()),
+        // Its name was public while another deployment was accepted for it. Runs learn of the takedown, as clients do.
+        None => used.notice.takedown.is_some(),
     });
     Ok(uses)
 }

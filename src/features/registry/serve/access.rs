@@ -17,6 +17,9 @@
 //! Other names in no namespace are served if all of their versions were fetched, from repositories on hosts that the operator
 //! has named. Lists of names and the index leave them out.
 //!
+//! A name that was public while another deployment was accepted for it has no readers afterwards. But those who read public
+//! names still learn of its takedowns.
+//!
 //! A token has 256 random bits and is found by its SHA-256. Nobody can guess one, so wrong ones are not counted.
 
 use std::sync::Arc;

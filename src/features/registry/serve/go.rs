@@ -2,7 +2,8 @@
 //!
 //! - A deprecated version stays available and leaves the list, so `go get` no longer chooses it.
 //! - A version that was taken down is 403 or 451 with the reason. After 404 or 410, `go` would fetch the same code
-//!   elsewhere. For the same reason a module whose versions were all taken down is 403 or 451 at `@latest`.
+//!   elsewhere. For the same reason a module whose versions were all taken down is 403 or 451 at `@latest`. Both are also
+//!   true of a public module that has no readers, because nobody is accepted for it any more.
 //! - `@latest` falls back to a deprecated version. `go` asks for it also in projects that pin one, and they go on.
 //! - A name that is not here is 404, so that `go` asks the next proxy, or the repository itself. What is missing may come
 //!   from elsewhere, at once or in the background (`misses/`). Nothing does below `cached-only/`.
@@ -37,7 +38,6 @@ use super::catalog::{CatalogState, KeptName, KeptVersion, ListedVersion};
 use super::go_paths::{GoFile, GoRequest, InvalidGoRequest};
 use super::refusal::ServeRefusal;
 use super::{RegistryDoor, packages, served, sumdb};
-use crate::features::registry::VersionNotice;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -145,8 +145,7 @@ async fn name(
     may_fill: bool,
 ) -> Result<FoundName, ServeRefusal> {
     let name = RegistryName::Go(path.clone());
-    let unknown = || ServeRefusal::unknown(&name);
-    door.check(snapshot, reader, &name, unknown).await?;
+    door.check(snapshot, reader, &name, None).await?;
     let known = if may_fill {
         door.name_or_ask(snapshot, reader, &name).await?
     } else {
@@ -160,7 +159,8 @@ async fn name(
         Arc::default()
     };
     if !is_here && there.is_empty() {
-        return Err(door.missing(snapshot, reader, &name, unknown()).await);
+        let unknown = ServeRefusal::unknown(&name);
+        return Err(door.missing(snapshot, reader, &name, unknown).await);
     }
     if there.is_empty() {
         return Ok(FoundName {
@@ -239,7 +239,7 @@ async fn latest(
         .or_else(|| latest_in(&known.versions, VersionState::Deprecated));
     let Some(version) = latest else {
         let name = RegistryName::Go(path.clone());
-        return Err(none_left(&name, known.takedown.as_ref()));
+        return Err(ServeRefusal::none_left(&name, known.takedown.as_ref()));
     };
     let info = info(&version.key, version.go_time);
     Ok(answer::content(headers, JSON, Freshness::Revalidated, info))
@@ -253,17 +253,6 @@ fn latest_in(versions: &[ListedVersion], state: VersionState) -> Option<&ListedV
     versions
         .find(|(_, version)| *version == latest)
         .map(|(version, _)| version)
-}
-
-/// Explains why a module has no version. `takedown` is the reason for which the highest one was taken down.
-fn none_left(name: &RegistryName, takedown: Option<&VersionNotice>) -> ServeRefusal {
-    match takedown {
-        Some(notice) => ServeRefusal::TakenDown {
-            what: format!("The last version of {}", name.as_str()),
-            notice: Box::new(notice.clone()),
-        },
-        None => ServeRefusal::unknown(name),
-    }
 }
 
 async fn version(

@@ -34,13 +34,13 @@ use axum::routing::get;
 use bytes::Bytes;
 use lockkeeper_registry::names::{GoPath, RegistryName};
 use lockkeeper_registry::records::VersionContent;
-use lockkeeper_registry::states::KnownVersion;
+use lockkeeper_registry::states::{KnownVersion, VersionState};
 use lockkeeper_registry::versions::{GoVersion, VersionKey};
 use tokio::sync::Semaphore;
 
 pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
-use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion};
+use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion, ListedVersion};
 pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
 pub(super) use self::refusal::ServeRefusal;
@@ -159,32 +159,70 @@ impl RegistryDoor {
         })
     }
 
-    /// Refuses a name that the reader may not read, as if it were not here: `unknown` is the refusal of the request for a name
-    /// in no namespace. A name in no namespace is served as one of a public namespace, if all of its versions were fetched from
-    /// where everyone can read them.
+    /// Refuses a name that the reader may not read, as if it were not here. `version` is the one that the request names.
+    ///
+    /// A name in no namespace is served as one of a public namespace, if all of its versions were fetched from where
+    /// everyone can read them. Of other names in no namespace, only takedowns are answered.
     async fn check(
         &self,
         snapshot: CatalogState,
         reader: &Reader,
         name: &RegistryName,
-        unknown: impl FnOnce() -> ServeRefusal,
+        version: Option<&VersionKey>,
     ) -> Result<(), ServeRefusal> {
         let namespaces = self.catalog.namespaces(snapshot).await?;
-        let namespace = namespaces.of(name);
-        let checked = match namespace {
+        let checked = match namespaces.of(name) {
             Some(namespace) => reader.check(name, Some(namespace)),
-            None => reader.check(name, Some(&NamespaceAccess::FOREIGN)),
+            None => match reader.check(name, Some(&NamespaceAccess::FOREIGN)) {
+                Ok(()) => {
+                    let known = self.catalog.name(snapshot, name).await?;
+                    if known.is_foreign {
+                        return Ok(());
+                    }
+                    // Another deployment has published the name, and is not accepted for it any more.
+                    let takedown = self.takedown(snapshot, name, version, &known).await?;
+                    Err(takedown.unwrap_or_else(|| ServeRefusal::unknown(name)))
+                }
+                refused => refused,
+            },
         };
-        let is_readable = match checked {
-            // Another deployment may have published the name, and not be accepted for it any more.
-            Ok(()) => namespace.is_some() || self.catalog.name(snapshot, name).await?.is_foreign,
-            Err(ServeRefusal::NotFound(_)) => false,
-            Err(refusal) => return Err(refusal),
-        };
-        if is_readable {
-            return Ok(());
+        match checked {
+            Err(ServeRefusal::NotFound(_)) => {
+                let unknown = match version {
+                    Some(key) => ServeRefusal::unknown_version(key),
+                    None => ServeRefusal::unknown(name),
+                };
+                Err(self.missing(snapshot, reader, name, unknown).await)
+            }
+            checked => checked,
         }
-        Err(self.missing(snapshot, reader, name, unknown()).await)
+    }
+
+    /// Returns the refusal of a version that was taken down, or of a name whose versions all were, for a name that nobody
+    /// reads any more. After an answer that it is not here, `go` would fetch the same code elsewhere. The name was public
+    /// as long as somebody was accepted for it, because private ones keep their readers ([`Namespaces::read`]).
+    async fn takedown(
+        &self,
+        snapshot: CatalogState,
+        name: &RegistryName,
+        version: Option<&VersionKey>,
+        known: &KeptName,
+    ) -> Result<Option<ServeRefusal>, ServeRefusal> {
+        let Some(key) = version else {
+            let is_left = |version: &ListedVersion| version.state != VersionState::Deleted;
+            let is_any_left = known.versions.iter().any(is_left);
+            return Ok(
+                (!is_any_left).then(|| ServeRefusal::none_left(name, known.takedown.as_ref()))
+            );
+        };
+        let version = self.catalog.version(snapshot, key).await?;
+        Ok(version.and_then(|kept| match &kept.version.known {
+            KnownVersion::Deleted => {
+                let notice = kept.version.notice.as_ref()?;
+                Some(ServeRefusal::taken_down(key, notice))
+            }
+            KnownVersion::Absent | KnownVersion::Added(_) | KnownVersion::Deprecated(_) => None,
+        }))
     }
 
     /// Returns the refusal of a name or version that is not here for the reader: `refusal`, or the rule of the operator that
@@ -273,8 +311,7 @@ impl RegistryDoor {
         };
         // The version is not here, or the reader may not read the name.
         let name = key.name();
-        let unknown = || ServeRefusal::unknown_version(key);
-        self.check(snapshot, reader, &name, unknown).await?;
+        self.check(snapshot, reader, &name, Some(key)).await?;
         let namespaces = self.catalog.namespaces(snapshot).await?;
         let facts = namespaces.miss_facts(&name);
         match self.misses.ask(token, key, facts).await? {
@@ -295,10 +332,10 @@ impl RegistryDoor {
         key: &VersionKey,
     ) -> Result<Arc<KeptVersion>, ServeRefusal> {
         let name = key.name();
-        let unknown = || ServeRefusal::unknown_version(key);
-        self.check(snapshot, reader, &name, unknown).await?;
+        self.check(snapshot, reader, &name, Some(key)).await?;
         let Some(version) = self.catalog.version(snapshot, key).await? else {
-            return Err(self.missing(snapshot, reader, &name, unknown()).await);
+            let unknown = ServeRefusal::unknown_version(key);
+            return Err(self.missing(snapshot, reader, &name, unknown).await);
         };
         served(key, Some(&version.version))?;
         Ok(version)

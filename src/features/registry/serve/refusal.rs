@@ -89,6 +89,17 @@ impl ServeRefusal {
         }
     }
 
+    /// Explains why a name has no version. `takedown` is the reason for which the highest one was taken down.
+    pub fn none_left(name: &RegistryName, takedown: Option<&VersionNotice>) -> Self {
+        match takedown {
+            Some(notice) => Self::TakenDown {
+                what: format!("The last version of {}", name.as_str()),
+                notice: Box::new(notice.clone()),
+            },
+            None => Self::unknown(name),
+        }
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             Self::SignIn | Self::WrongToken | Self::RunEnded => StatusCode::UNAUTHORIZED,

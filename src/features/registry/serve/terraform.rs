@@ -110,11 +110,11 @@ pub(super) async fn list(
     (namespace, name, system): &ModulePath,
 ) -> Result<Response, ServeRefusal> {
     let name = module(namespace, name, system)?;
-    let unknown = || ServeRefusal::unknown(&name);
-    door.check(snapshot, reader, &name, unknown).await?;
+    door.check(snapshot, reader, &name, None).await?;
     let known = door.name_or_ask(snapshot, reader, &name).await?;
     if known.versions.is_empty() {
-        return Err(door.missing(snapshot, reader, &name, unknown()).await);
+        let unknown = ServeRefusal::unknown(&name);
+        return Err(door.missing(snapshot, reader, &name, unknown).await);
     }
     let list = known.list.get_or_init(|| {
         let served = known.versions.iter().filter(|version| version.is_served);

@@ -197,6 +197,28 @@ async fn a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line(db: &T
         assert_eq!(page.contains("acme/zebra"), zebra, "{page}");
         assert_eq!(page.contains("~&gt; 1.3"), zebra, "{page}");
     }
+
+    // The page of a version has those of the version.
+    office.publish("module acme/vpc/aws 1.0.0", &MODULE).await;
+    for (version, user, other) in [
+        ("1.2.3", "acme/live", "acme/zebra"),
+        ("1.3.0", "acme/zebra", "acme/live"),
+    ] {
+        let one = page(&server, &format!("{path}@{version}"), Some(OPS)).await;
+        let one = text(one.text());
+        for count in ["Used by 1\n", "Used by default branches 1\n"] {
+            assert!(one.contains(count), "{count}: {one}");
+        }
+        assert_eq!(one.matches(user).count(), 2, "{one}");
+        assert!(!one.contains(other), "{one}");
+    }
+    let unused = page(&server, &format!("{path}@1.0.0"), Some(OPS)).await;
+    let unused = text(unused.text());
+    assert!(
+        unused.contains("No latest plan of a project uses this version.")
+            && unused.contains("No default branch of a mirrored repository allows this version."),
+        "{unused}"
+    );
 }
 
 async fn a_name_that_an_account_may_not_see_is_unknown_to_it(db: &TestDb) {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tracing::warn;
 
 use super::super::branches::{BranchUseLimits, ListedBranchUse};
-use super::super::input::read_name_or_version;
+use super::super::input::{read_name_or_version, shown_key};
 use super::super::runs::ModuleUse;
 use super::super::store::{RegistryVersion, VersionOrigin};
 use super::super::used_by::{ModuleUses, UseView};
@@ -59,6 +59,10 @@ struct ModulePage {
     go_mod: Option<String>,
     versions: Vec<PageVersion>,
     versions_found: usize,
+    /// Name or version whose uses are listed, as the command line takes it.
+    uses_of: String,
+    /// True if only the uses of the chosen version are listed.
+    is_of_version: bool,
     plans: PagePart<PlanEntry>,
     branches: PagePart<BranchEntry>,
 }
@@ -189,7 +193,7 @@ pub(super) async fn show(
         of_repo: MOST_OF_BRANCH,
         total: ModuleUses::MOST,
     };
-    let uses = ModuleUses::within(&web.store, &name, None, limits).await?;
+    let uses = ModuleUses::within(&web.store, &name, read.version(), limits).await?;
     let namespace = scope.namespace_of(&name);
     let owner = namespace.filter(|namespace| scope.knows_owner(namespace));
     let is_known = owner.is_some() || namespace.is_none();
@@ -226,6 +230,11 @@ pub(super) async fn show(
             })
             .collect(),
         versions_found: versions.len(),
+        uses_of: match read.version() {
+            Some(key) => shown_key(key),
+            None => name.as_str().to_owned(),
+        },
+        is_of_version: read.version().is_some(),
         plans: PagePart::of(&uses.plans, uses.has_more_plans, PlanEntry::new),
         branches: PagePart::of(&uses.branches, uses.has_more_branches, BranchEntry::new),
     };

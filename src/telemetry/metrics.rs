@@ -135,8 +135,10 @@ metrics! {
     RegistryPeersFailing = Gauge "registry_peers_failing" [] "Joined deployments whose log could not be read at the last attempt.";
     RegistryPeersLimited = Gauge "registry_peers_limited" []
         "Other deployments whose records were passed over because they reached `--max-versions` or `--max-bytes`, or because others fill half of `--registry-cache-quota` or `--registry-cache-versions`.";
-    RegistryLagRecords = Gauge "registry_lag_records" [] "Records of joined deployments that are known and not merged yet.";
-    RegistryLagSeconds = Gauge "registry_lag_seconds" [] "Longest time since everything of a joined deployment was merged.";
+    RegistryLagRecords = Gauge "registry_lag_records" []
+        "Records of all joined deployments together that are known and not merged yet. `/registry/peers` shows those of each.";
+    RegistryLagSeconds = Gauge "registry_lag_seconds" []
+        "Longest time since everything of a joined deployment was merged. `/registry/peers` shows the time of each.";
     RegistryDownloads = Gauge "registry_downloads" [] "Versions whose packages are still at another deployment.";
     RegistryWrongPackages = Gauge "registry_wrong_packages" []
         "Packages of other deployments that were not the recorded ones, so far.";

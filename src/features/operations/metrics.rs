@@ -66,7 +66,11 @@ async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<()
     Ok(())
 }
 
-/// Counts other deployments of the registry, and versions from elsewhere. Their names are no labels, because others choose them.
+/// Counts other deployments of the registry, and versions from elsewhere.
+///
+/// Names of deployments are no labels: others choose them, and visitors who did not sign in may see the metrics of a server
+/// without passwords, but no other deployments. So the lag is that of all of them. `/registry/peers`, the API and the
+/// command line show that of each.
 async fn registry_peers(
     store: &Store,
     metrics: &Metrics,

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use axum::body::Bytes;
+use axum::http::StatusCode;
 use chrono::TimeDelta;
 use insta::assert_snapshot;
 use lockkeeper::claims::application_add;
@@ -15,7 +19,7 @@ use lockkeeper_registry::dirhash::hash_files;
 use lockkeeper_registry::versions::VersionKey;
 use serde_json::Value;
 
-use super::deployments::Deployment;
+use super::deployments::{Answered, Deployment};
 use super::pages::{SIGNED_IN, page, text};
 use super::peers::{MODULE, OTHER_MODULE, VPC};
 use super::world::{Office, Replica, by_ops};
@@ -28,6 +32,7 @@ store_test!(
     a_name_that_an_account_may_not_see_is_unknown_to_it,
     a_missing_version_is_explained_to_those_who_see_the_name,
     other_deployments_are_for_accounts_of_the_whole_server,
+    the_lag_of_each_deployment_is_shown_in_records_and_seconds,
     each_conflict_is_shown_with_the_contents_of_both_sides,
 );
 
@@ -379,6 +384,88 @@ async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {
         let refused = page(&limited, "/api/registry/peers", Some(who)).await;
         assert_eq!(refused.status, 403, "{who}");
     }
+}
+
+/// Returns a value of `/metrics`, such as that of `registry_lag_seconds`.
+async fn metric(server: &Replica, name: &str) -> u64 {
+    let answer = page(server, "/metrics", Some(OPS)).await;
+    let line = format!("lockkeeper_{name} ");
+    let mut lines = answer.text().lines();
+    let value = lines.find_map(|text| text.strip_prefix(&line));
+    let value = value.unwrap_or_else(|| panic!("{name}: {}", answer.text()));
+    value.parse().unwrap()
+}
+
+/// Returns the lag of a deployment in records and in seconds, as the API shows it.
+async fn lag_of(server: &Replica, name: &str) -> (u64, u64) {
+    let told = json(server, "/api/registry/peers", OPS).await;
+    let mut peers = told["peers"].as_array().unwrap().iter();
+    let peer = peers.find(|peer| peer["name"] == name).unwrap();
+    let number = |field: &str| peer[field].as_u64().unwrap();
+    (number("lag_records"), number("lag_seconds"))
+}
+
+async fn the_lag_of_each_deployment_is_shown_in_records_and_seconds(db: &TestDb) {
+    let one = Deployment::open(db.backend, "one.example.com", &SIGNED_IN).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    let three = Deployment::open(db.backend, "three.example.com", &[]).await;
+    two.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    for other in [&two, &three] {
+        one.join(other, "*", "*").await;
+    }
+    assert_eq!(one.pull().await, 0);
+    for version in ["1.0.0", "1.1.0", "1.2.0"] {
+        let key = format!("module acme/vpc/aws {version}");
+        two.office.publish(&key, &MODULE).await;
+    }
+    // The first page ends early, and no other follows.
+    let token = one.token_for(&two).await;
+    let first = "/registry/peer/v1/diff?after=0&limit=1&accepts=*";
+    let first = two.server.get(first, &token).await.body;
+    let is_sent = AtomicBool::new(false);
+    two.tamper(move |path, answered| {
+        if !path.ends_with("/diff") {
+            return answered;
+        }
+        if is_sent.swap(true, Ordering::Relaxed) {
+            return Answered {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                body: Bytes::from_static(b"overloaded"),
+            };
+        }
+        Answered {
+            body: first.clone(),
+            ..answered
+        }
+    });
+    one.db.clock.advance(Duration::from_secs(30));
+    assert_eq!(one.pull().await, 1);
+    one.db.clock.advance(Duration::from_secs(90));
+    assert_eq!(lag_of(&one.server, "two.example.com").await, (2, 120));
+    assert_eq!(lag_of(&one.server, "three.example.com").await, (0, 90));
+    assert_eq!(metric(&one.server, "registry_lag_records").await, 2);
+    assert_eq!(metric(&one.server, "registry_lag_seconds").await, 120);
+    assert_eq!(metric(&one.server, "registry_peers_failing").await, 1);
+    let shown = page(&one.server, "/registry/peers", Some(OPS)).await;
+    let shown = text(shown.text());
+    assert!(
+        shown.contains("1 of 3\n2 are not merged yet\n") && shown.contains("answers with 503"),
+        "{shown}"
+    );
+    let command = ["registry", "peers", "show", "two.example.com"];
+    assert_eq!(lines(&one.db, &command)[0]["lag_records"], 2);
+
+    two.honest();
+    assert_eq!(one.pull().await, 2);
+    one.db.clock.advance(Duration::from_secs(7));
+    for name in ["two.example.com", "three.example.com"] {
+        assert_eq!(lag_of(&one.server, name).await, (0, 7));
+    }
+    assert_eq!(metric(&one.server, "registry_lag_records").await, 0);
+    assert_eq!(metric(&one.server, "registry_lag_seconds").await, 7);
+    assert_eq!(metric(&one.server, "registry_peers_failing").await, 0);
 }
 
 async fn each_conflict_is_shown_with_the_contents_of_both_sides(db: &TestDb) {

@@ -193,6 +193,9 @@ async fn a_hundred_requests_start_one_fill(db: &TestDb) {
     let cache = db.store().registry_cache().await.unwrap();
     let bytes = zip.body.len() + go_mod(MODULE).len();
     assert_eq!((cache.bytes, cache.versions), (bytes as u64, 1));
+    let told = server.metric("registry_cache_bytes").await;
+    assert_eq!(told, Some(bytes as u64));
+    assert_eq!(server.metric("registry_cache_versions").await, Some(1));
     // `go` compares versions by the times of their commits.
     let info = server.get(&path, &token).await;
     assert!(
@@ -447,6 +450,8 @@ async fn a_version_never_changes_after_it_was_fetched(db: &TestDb) {
     assert_eq!(gone.status.as_u16(), 403);
     assert!(gone.text().contains("A backdoor."), "{}", gone.text());
     assert_eq!(db.store().registry_cache().await.unwrap().bytes, 0);
+    assert_eq!(server.metric("registry_cache_bytes").await, Some(0));
+    assert_eq!(server.metric("registry_cache_versions").await, Some(1));
 
     // A namespace does not take over what came from elsewhere, unless its owner wants that.
     repository.tag("v1.1.0");

@@ -463,6 +463,7 @@ async fn wrong_packages_are_given_up_until_somebody_wants_them(db: &TestDb) {
     let waiting = two.store().registry_download(&key).await.unwrap().unwrap();
     assert!(waiting.is_given_up() && waiting.wrong == 20, "{waiting:?}");
     assert_eq!(two.peer(ONE).await.wrong_packages, 20);
+    assert_eq!(two.server.metric("registry_wrong_packages").await, Some(20));
 
     // An administrator lets it begin again.
     assert!(two.turn(ONE, PeerState::Joined, PeerState::Suspended).await);

@@ -265,6 +265,7 @@ async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
     let error = two.error("one.example.com").await;
     assert!(error.contains("does not answer"), "{error}");
     assert_eq!(two.state("one.example.com").await, PeerState::Joined);
+    assert_eq!(two.server.metric("registry_peers_failing").await, Some(1));
     assert_eq!(two.server.status(&path, "").await, 200);
     let zip = format!("{NET_AT}/v1.0.0.zip");
     let answer = two.server.get(&zip, &two.token).await;
@@ -279,6 +280,7 @@ async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
     assert_eq!(two.server.status(&zip, &two.token).await, 200);
     two.pull().await;
     assert_eq!(two.error("one.example.com").await, "");
+    assert_eq!(two.server.metric("registry_peers_failing").await, Some(0));
 }
 
 /// R8: a peer that takes requests and never answers keeps nothing from being served that is here.
@@ -593,6 +595,7 @@ async fn a_package_that_is_not_the_recorded_one_is_fetched_elsewhere(db: &TestDb
     let report = two.peers.download_due().await.unwrap();
     assert_eq!((report.arrived, report.failed), (0, 1));
     assert_eq!(two.peer("one.example.com").await.wrong_packages, 1);
+    assert_eq!(two.server.metric("registry_wrong_packages").await, Some(1));
     assert!(!two.is_here(VPC).await);
     assert_eq!(two.fault().await, None);
 

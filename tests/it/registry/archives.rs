@@ -4,6 +4,7 @@ use std::io::{Cursor, Write as _};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use lockkeeper_registry::versions::VersionKey;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -33,22 +34,27 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// An entry with any name and kind.
-fn tar_entry(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {
+/// The header of an entry with any name, kind and number of bytes.
+fn tar_header(kind: u8, name: &str, size: usize) -> [u8; 512] {
     let mut header = [0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
     let mut field = |place: usize, text: &str| {
         header[place..place + text.len()].copy_from_slice(text.as_bytes());
     };
     field(100, "0000644\0");
-    field(124, &format!("{:011o}\0", content.len()));
+    field(124, &format!("{size:011o}\0"));
     field(136, "00000000000\0");
     field(148, "        ");
     field(257, "ustar\x0000");
     header[156] = kind;
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    let mut bytes = header.to_vec();
+    header
+}
+
+/// An entry with any name and kind.
+fn tar_entry(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {
+    let mut bytes = tar_header(kind, name, content.len()).to_vec();
     bytes.extend(content);
     bytes.resize(bytes.len().next_multiple_of(512), 0);
     bytes
@@ -61,9 +67,8 @@ pub fn tar_gz(entries: &[(u8, &str, &[u8])]) -> Vec<u8> {
 
 fn tar(entries: &[(u8, &str, &[u8])]) -> Vec<u8> {
     let entries = entries.iter();
-    let mut bytes: Vec<u8> = entries
-        .flat_map(|(kind, name, content)| tar_entry(*kind, name, content))
-        .collect();
+    let entries = entries.map(|(kind, name, content)| tar_entry(*kind, name, content));
+    let mut bytes = entries.collect::<Vec<_>>().concat();
     bytes.resize(bytes.len() + 1024, 0);
     bytes
 }
@@ -112,6 +117,40 @@ fn many(number: usize) -> Vec<u8> {
     let names: Vec<String> = (0..number).map(|number| format!("{number:x}")).collect();
     let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
     net_zip(&entries)
+}
+
+/// Bytes that cannot be compressed.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.take(count / 8).flatten().collect()
+}
+
+/// An archive with more entries than allowed, whose names explain its size.
+fn many_files() -> Vec<u8> {
+    let names = (0..100_001_u64).map(|number| {
+        let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{number:016x}")
+    });
+    let names: Vec<String> = names.collect();
+    let entries = names.iter().map(|name| (FILE, name.as_str(), &b""[..]));
+    tar_gz(&entries.collect::<Vec<_>>())
+}
+
+/// An archive with more bytes than allowed, which are less than 100 times its size.
+fn large_file() -> Vec<u8> {
+    const MIB: usize = 1 << 20;
+    let zeros = gzip(&vec![0; MIB]);
+    let mut archive = gzip(&tar_entry(FILE, "noise", &noise(6 * MIB)));
+    archive.extend(gzip(&tar_header(FILE, "zeros", 513 * MIB)));
+    archive.extend(zeros.repeat(513));
+    archive.extend(gzip(&[0; 1024]));
+    archive
 }
 
 const CODE: &[u8] = b"output \"x\" { value = 1 }\n";
@@ -188,6 +227,8 @@ pub fn of_modules() -> Vec<Hostile> {
             422,
             "more than 100 times its size",
         ),
+        (many_files(), 413, "more than 100000 entries"),
+        (large_file(), 413, "have more than 536870912 bytes"),
     ] {
         hostile.push(Hostile {
             key: VPC,
@@ -212,6 +253,14 @@ pub fn of_go() -> Vec<Hostile> {
     bomb.start_file(format!("{NET}bomb"), deflated).unwrap();
     bomb.write_all(&vec![0; 32 << 20]).unwrap();
     let bomb = bomb.finish().unwrap().into_inner();
+    // The directory declares more bytes than allowed.
+    let mut large = ZipWriter::new(Cursor::new(Vec::new()));
+    let declared: usize = 0x0001_2345;
+    large.start_file(format!("{NET}large"), deflated).unwrap();
+    large.write_all(&vec![0; declared]).unwrap();
+    let large = large.finish().unwrap().into_inner();
+    let [declared, more] = [declared, 501 << 20].map(|size| u32::try_from(size).unwrap());
+    let large = replaced(large, &declared.to_le_bytes(), &more.to_le_bytes());
     let plain = net_zip(&[GO_MOD, net]);
     let size = u32::try_from(net.1.len()).unwrap().to_le_bytes();
     [
@@ -300,6 +349,7 @@ pub fn of_go() -> Vec<Hostile> {
             "not a zip file",
         ),
         (many(100_001), 413, "more than 100000 entries"),
+        (large, 413, "have more than 524288000 bytes"),
     ]
     .into_iter()
     .map(|(archive, status, reason)| Hostile {
@@ -309,4 +359,28 @@ pub fn of_go() -> Vec<Hostile> {
         reason,
     })
     .collect()
+}
+
+/// Archives of both kinds, each as another version: those with at least one byte and at most so many. The folders in
+/// packages of Go are those of their versions.
+pub fn of_different_versions(most: usize) -> Vec<(VersionKey, Hostile)> {
+    const FOLDER: &[u8] = b"@v1.0.0/";
+    let is_listed = |hostile: &Hostile| (1..=most).contains(&hostile.archive.len());
+    let modules = of_modules().into_iter().filter(is_listed).enumerate();
+    let modules = modules.map(|(number, hostile)| {
+        let key = format!("module acme/vpc/aws 1.0.{number}");
+        (key.parse().unwrap(), hostile)
+    });
+    let go = of_go().into_iter().filter(is_listed).enumerate();
+    let go = go.map(|(number, mut hostile)| {
+        let version = format!("v1.{}.{}", 2 + number / 10, number % 10);
+        let mut places = hostile.archive.windows(FOLDER.len());
+        if places.any(|place| place == FOLDER) {
+            let folder = format!("@{version}/");
+            hostile.archive = replaced(hostile.archive, FOLDER, folder.as_bytes());
+        }
+        let key = format!("go example.com/net {version}");
+        (key.parse().unwrap(), hostile)
+    });
+    modules.chain(go).collect()
 }

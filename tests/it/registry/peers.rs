@@ -15,9 +15,12 @@ use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, Ve
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::archives;
 use super::deployments::{Answered, Deployment, PATIENCE, name};
+use super::uploads::files_below;
 use super::world::{by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, store_test};
+use crate::support::program::lockkeeper;
 
 pub const VPC: &str = "module acme/vpc/aws 1.2.3";
 pub const VPC_LIST: &str = "/registry/v1/modules/acme/vpc/aws/versions";
@@ -617,6 +620,58 @@ async fn a_package_that_is_not_the_recorded_one_is_fetched_elsewhere(db: &TestDb
     assert_eq!(two.fault().await, None);
 }
 
+/// R4: a peer can sign a record of any bytes. Its packages have to follow the rules of uploads.
+async fn nothing_is_kept_of_hostile_archives_that_a_peer_has_signed(db: &TestDb) {
+    // Larger packages do not come in turns.
+    const LARGEST: usize = 10 << 20;
+    let (one, two) = Box::pin(two(db)).await;
+    let archives = archives::of_different_versions(LARGEST);
+    let count = archives.len() as u64;
+    assert!(count > 50, "{count}");
+    for (key, hostile) in &archives {
+        one.office.publish_hostile(key, &hostile.archive).await;
+    }
+    assert_eq!(two.pull().await, count);
+    let mut failed = 0;
+    while failed < count {
+        let report = two.peers.download_due().await.unwrap();
+        assert!(report.arrived == 0 && report.failed > 0, "{report:?}");
+        failed += report.failed;
+    }
+    // Only the identifier of the store.
+    assert_eq!(files_below(&two.db.dir.path().join("packages")), 1);
+    for (key, hostile) in &archives {
+        let waiting = two.store().registry_download(key).await.unwrap().unwrap();
+        assert_eq!((waiting.attempts, waiting.wrong), (1, 1), "{waiting:?}");
+        let why = waiting.error.unwrap();
+        // Answers of the API write code in other quotes.
+        let reason = hostile.reason.replace(['“', '”'], "`");
+        assert!(
+            why.starts_with("one.example.com: the package breaks a rule: ")
+                && why.contains(&reason),
+            "{key} {reason}: {why}"
+        );
+        assert!(!two.is_here(&key.to_string()).await, "{key}");
+        let version = key.version();
+        let path = if key.as_go().is_some() {
+            format!("{NET_AT}/{version}.zip")
+        } else {
+            let base = VPC_LIST.replace("versions", &version);
+            let download = format!("{base}/download");
+            let answer = two.server.get(&download, &two.token).await;
+            let link = answer.header("x-terraform-get");
+            link.replace("./", &format!("{base}/"))
+        };
+        assert_eq!(two.server.status(&path, &two.token).await, 503, "{path}");
+    }
+    assert_eq!(two.peer("one.example.com").await.wrong_packages, count);
+    let command = ["registry", "peers", "show", "one.example.com"];
+    let said = lockkeeper(&command, &two.db.url, &[], &[]);
+    let shown = format!("{count} packages were not the recorded ones");
+    assert!(said.out.contains(&shown), "{}{}", said.out, said.err);
+    assert_eq!(two.fault().await, None);
+}
+
 /// A peer with an earlier release can have such versions.
 async fn a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
@@ -1049,6 +1104,7 @@ store_test!(
     a_namespace_has_the_names_below_a_slash_and_no_others,
     a_record_that_its_maker_did_not_sign_is_found_out,
     a_package_that_is_not_the_recorded_one_is_fetched_elsewhere,
+    nothing_is_kept_of_hostile_archives_that_a_peer_has_signed,
     a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other,
     two_contents_of_a_version_are_a_conflict_until_a_takedown,
     the_page_shows_peers_to_people_who_sign_in,

@@ -119,7 +119,7 @@ impl Desk {
 }
 
 /// Returns the number of files below a directory, at any depth.
-fn files_below(dir: &Path) -> usize {
+pub fn files_below(dir: &Path) -> usize {
     let mut count = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();

@@ -26,8 +26,10 @@ use lockkeeper::store::Store;
 use lockkeeper::telemetry::Panics;
 use lockkeeper_registry::dirhash::{hash_files, hash_go_mod};
 use lockkeeper_registry::go_zip::{select_go_files, write_go_zip};
+use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::records::{
-    Checksums, PackageFile, PackageFiles, RecordNotice, TakedownKind, VersionContent,
+    Checksums, PackageFile, PackageFileName, PackageFiles, RecordNotice, TakedownKind,
+    VersionContent,
 };
 use lockkeeper_registry::tf_archive::{TfFile, write_tf_archive};
 use lockkeeper_registry::tree::{TreeFile, TreeMode};
@@ -234,9 +236,6 @@ impl Office {
     pub async fn publish_unlimited(&self, key: &str, files: &[(&str, &[u8])]) {
         let key: VersionKey = key.parse().unwrap();
         let (path, version) = key.as_go().unwrap();
-        let mut staging = self.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
-        staging.write(&archive(&key, files)).await.unwrap();
-        let staged = staging.finish().await.unwrap();
         let names = files.iter().map(|(name, content)| {
             let name = format!("{path}@{version}/{name}");
             (name, *content)
@@ -248,22 +247,59 @@ impl Office {
                 .map(|(name, content)| (name.as_str(), *content)),
         );
         let go_mod = files[0].1;
+        let checksums = Checksums::Go {
+            zip: zip.unwrap(),
+            go_mod: hash_go_mod(go_mod),
+        };
+        self.publish_unchecked(&key, &archive(&key, files), checksums, Some(go_mod))
+            .await;
+    }
+
+    /// Publishes an archive that follows no rules. Its record is signed and has the right SHA-256.
+    pub async fn publish_hostile(&self, key: &VersionKey, archive: &[u8]) {
+        let files = hash_files([("main.tf", b"".as_slice())]).unwrap();
+        let go_mod: &[u8] = b"module example.com/net\n";
+        let (checksums, go_mod) = match key.kind() {
+            NameKind::Module => (Checksums::Module { files }, None),
+            NameKind::Go => {
+                let checksums = Checksums::Go {
+                    zip: files,
+                    go_mod: hash_go_mod(go_mod),
+                };
+                (checksums, Some(go_mod))
+            }
+        };
+        self.publish_unchecked(key, archive, checksums, go_mod)
+            .await;
+    }
+
+    async fn publish_unchecked(
+        &self,
+        key: &VersionKey,
+        archive: &[u8],
+        checksums: Checksums,
+        go_mod: Option<&[u8]>,
+    ) {
+        let mut staging = self.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
+        staging.write(archive).await.unwrap();
+        let staged = staging.finish().await.unwrap();
+        let name = match key.kind() {
+            NameKind::Module => PackageFileName::of_module_in(&RepoPath::root()).unwrap(),
+            NameKind::Go => "module.zip".parse().unwrap(),
+        };
         let file = PackageFile {
-            name: "module.zip".parse().unwrap(),
+            name,
             digest: staged.digest.clone(),
             size: staged.size,
         };
         let package = CheckedPackage {
             content: VersionContent {
-                checksums: Checksums::Go {
-                    zip: zip.unwrap(),
-                    go_mod: hash_go_mod(go_mod),
-                },
+                checksums,
                 packages: PackageFiles::new(vec![file]).unwrap(),
                 commit: None,
             },
-            key,
-            go_mod: Some(go_mod.to_vec()),
+            key: key.clone(),
+            go_mod: go_mod.map(<[u8]>::to_vec),
             committed_at: None,
             token_in: None,
             staged,

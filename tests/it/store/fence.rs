@@ -82,7 +82,6 @@ fn end(id: lockkeeper::model::CommandId) -> FinishedCommand {
         result: None,
         outbox: vec![job("comments")],
         comments: 0,
-        comments: 0,
     }
 }
 

@@ -75,17 +75,6 @@ impl Store {
         plan: &PlanRecord,
         run: RunId,
         attempt: Option<&LockAttempt<'_>>,
-    ) -> Result<ApplyGate> {
-        let checks = ApplyChecks::default();
-        self.apply_begin_checked(plan, run, attempt, &checks).await
-    }
-
-    /// Requests to apply a plan, as [`Self::apply_begin`] does, with further checks.
-    pub async fn apply_begin_checked(
-        &self,
-        plan: &PlanRecord,
-        run: RunId,
-        attempt: Option<&LockAttempt<'_>>,
         checks: &ApplyChecks<'_>,
     ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;

@@ -1,7 +1,7 @@
 use axum::http::StatusCode;
 use insta::assert_snapshot;
 use lockkeeper::model::{Actor, Cause, CommandKind, Lock, ProjectOutcome, RunKind};
-use lockkeeper::store::{ApplyGate, LockAttempt};
+use lockkeeper::store::{ApplyChecks, ApplyGate, LockAttempt};
 
 use super::fixture::{World, project, pull};
 use super::home::settings;
@@ -56,7 +56,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
     };
     let gate = world
         .store
-        .apply_begin(&plan, run, Some(&attempt))
+        .apply_begin(&plan, run, Some(&attempt), &ApplyChecks::default())
         .await
         .unwrap();
     assert!(matches!(gate, ApplyGate::Granted(_)), "{gate:?}");

@@ -996,7 +996,7 @@ async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
         policies: &[needed("security")],
         members: &[member("ada")],
     };
-    let begun = store.apply_begin_checked(plan, run, Some(&attempt), &checks);
+    let begun = store.apply_begin(plan, run, Some(&attempt), &checks);
     let ApplyGate::Granted(grant) = begun.await.unwrap() else {
         panic!("nothing is in the way")
     };

@@ -203,7 +203,7 @@ async fn gate_in(
         policies,
         members: &members,
     };
-    store.apply_begin_checked(plan, run, None, &checks).await
+    store.apply_begin(plan, run, None, &checks).await
 }
 
 async fn gate(
@@ -253,7 +253,7 @@ async fn refused(
         (other, Some(&attempt)),
     ] {
         let apply = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-        let gate = store.apply_begin_checked(plan, apply, attempt, &checks);
+        let gate = store.apply_begin(plan, apply, attempt, &checks);
         let gate = gate.await.unwrap();
         let ApplyGate::PoliciesUnmet(decisions) = gate else {
             panic!("{gate:?}")
@@ -788,7 +788,7 @@ async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
             ..ApplyChecks::default()
         };
         let apply = run(db.store(), RunKind::Apply, &one, &plan.project).await;
-        let gate = db.store().apply_begin_checked(&plan, apply, None, &checks);
+        let gate = db.store().apply_begin(&plan, apply, None, &checks);
         let gate = gate.await.unwrap();
         let ApplyGate::PoliciesUnmet(decisions) = gate else {
             panic!("{gate:?}")
@@ -806,7 +806,7 @@ async fn approvals_of_people_who_left_their_team_do_not_count(db: &TestDb) {
         ..ApplyChecks::default()
     };
     let apply = run(db.store(), RunKind::Apply, &one, &plan.project).await;
-    let gate = db.store().apply_begin_checked(&plan, apply, None, &checks);
+    let gate = db.store().apply_begin(&plan, apply, None, &checks);
     let gate = gate.await.unwrap();
     assert!(matches!(gate, ApplyGate::Granted(_)), "{gate:?}");
 }

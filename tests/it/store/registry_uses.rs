@@ -67,7 +67,7 @@ async fn apply(store: &Store, plan: &PlanRecord, checks_modules: bool) -> ApplyG
         modules: checks_modules,
         ..ApplyChecks::default()
     };
-    let begun = store.apply_begin_checked(plan, run, None, &checks);
+    let begun = store.apply_begin(plan, run, None, &checks);
     begun.await.unwrap()
 }
 

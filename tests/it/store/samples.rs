@@ -7,7 +7,8 @@ use lockkeeper::model::{
     Sha256Digest, Subject,
 };
 use lockkeeper::store::{
-    ApplyGate, CreateCommand, LockAttempt, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
+    ApplyChecks, ApplyGate, CreateCommand, LockAttempt, NewCommand, NewJob, NewRun, RecordPlan,
+    Store, TakeLock,
 };
 
 use crate::support::db::TestDb;
@@ -220,7 +221,9 @@ pub async fn begin_apply_in(
         pull_url: URL,
         cause: &cause,
     };
-    store.apply_begin(plan, run, Some(&attempt)).await
+    store
+        .apply_begin(plan, run, Some(&attempt), &ApplyChecks::default())
+        .await
 }
 
 /// Returns the state of a plan in the database.

@@ -513,9 +513,7 @@ pub(super) async fn pass(
         policies: &needed,
         members: &ready.members,
     };
-    let gate = store
-        .apply_begin_checked(plan, run, attempt, &checks)
-        .await?;
+    let gate = store.apply_begin(plan, run, attempt, &checks).await?;
     Err(Stop::Reply(match gate {
         ApplyGate::Granted(grant) => return Ok(grant),
         ApplyGate::HeldBy(lock) => GateRefusal::Held(Box::new(lock)),

@@ -51,21 +51,10 @@ const PLACES_OF_PULL: &str = "SELECT CAST(NULL AS BIGINT), dir, workspace, name 
      UNION ALL SELECT seq, dir, workspace, scope FROM lock_waiters WHERE repo = $1 AND pull = $2";
 
 impl Store {
-    /// Stores a plan, and its file if plan files are in the database. The lock of the plan must still be held. A plan
-    /// without a lock needs an open pull.
+    /// Stores a plan with the facts about it, and its file if plan files are in the database. The lock of the plan must
+    /// still be held. A plan without a lock needs an open pull. There is no moment at which the plan can be applied
+    /// without its verdicts.
     pub async fn plan_record(
-        &self,
-        plan: &PlanRecord,
-        lock: Option<LockId>,
-        file: Option<&[u8]>,
-    ) -> Result<RecordPlan> {
-        let parts = PlanParts::default();
-        self.plan_record_with(plan, lock, file, &parts).await
-    }
-
-    /// Stores a plan, as [`Self::plan_record`] does, and the facts about it. There is no moment at which the plan can be
-    /// applied without its verdicts.
-    pub async fn plan_record_with(
         &self,
         plan: &PlanRecord,
         lock: Option<LockId>,

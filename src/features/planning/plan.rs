@@ -579,7 +579,7 @@ impl Planning<'_> {
             verdicts: &made.policies,
         };
         match store
-            .plan_record_with(&plan, held, file.as_deref(), &parts)
+            .plan_record(&plan, held, file.as_deref(), &parts)
             .await?
         {
             RecordPlan::Recorded => {

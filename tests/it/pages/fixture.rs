@@ -629,7 +629,7 @@ impl World {
         };
         assert_eq!(
             self.store
-                .plan_record_with(&plan, Some(lock.id), None, &parts)
+                .plan_record(&plan, Some(lock.id), None, &parts)
                 .await
                 .unwrap(),
             RecordPlan::Recorded

@@ -64,7 +64,7 @@ async fn used(db: &TestDb, repo: &RepoId, version: &str, wanted: &str) {
         modules: &modules,
         ..PlanParts::default()
     };
-    let recorded = store.plan_record_with(&plan, None, None, &parts);
+    let recorded = store.plan_record(&plan, None, None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
     let uses = BTreeSet::from([BranchUse {
         dir: "net".parse().unwrap(),

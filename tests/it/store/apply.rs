@@ -1,7 +1,7 @@
 //! Tests of the gate of an apply (P3, P6), and of its end.
 
 use lockkeeper::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
-use lockkeeper::store::{ApplyGate, RunState, Store, TakeLock};
+use lockkeeper::store::{ApplyGate, PlanParts, RunState, Store, TakeLock};
 
 use super::samples::{
     URL, begin_apply, begin_apply_in, named, new_plan, open_pull, plan_state, planned, project,
@@ -135,7 +135,7 @@ async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
         };
         let _recorded = db
             .store()
-            .plan_record(&plan, Some(lock.id), None)
+            .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap();
         assert!(
@@ -161,7 +161,7 @@ async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
     };
     let _recorded = db
         .store()
-        .plan_record(&blocked, Some(lock.id), None)
+        .plan_record(&blocked, Some(lock.id), None, &PlanParts::default())
         .await
         .unwrap();
     assert!(matches!(
@@ -279,7 +279,12 @@ async fn an_apply_that_ended_after_the_pull_closed_gives_the_lock_back(db: &Test
     );
     let _recorded = db
         .store()
-        .plan_record(&y, grant.lock.as_ref().map(|lock| lock.id), None)
+        .plan_record(
+            &y,
+            grant.lock.as_ref().map(|lock| lock.id),
+            None,
+            &PlanParts::default(),
+        )
         .await
         .unwrap();
     db.store()

@@ -9,7 +9,7 @@ use lockkeeper::model::{
 };
 use lockkeeper::store::{
     ApplyGate, DatabaseUrl, FinishedCommand, JobClaim, JobFinish, JobLease, LeaseLost, LockAttempt,
-    NewRun, OutputPiece, RecordPlan, RunState, Store,
+    NewRun, OutputPiece, PlanParts, RecordPlan, RunState, Store,
 };
 use sqlx::Connection;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +95,7 @@ async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
     store.run_output_append(plan.run, &piece()).await.unwrap();
     assert_eq!(
         store
-            .plan_record(&plan, Some(lock.id), Some(b"plan"))
+            .plan_record(&plan, Some(lock.id), Some(b"plan"), &PlanParts::default())
             .await
             .unwrap(),
         RecordPlan::Recorded
@@ -154,7 +154,11 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.run_create(&new).await);
     is_lost(store.run_start(late.run).await);
     is_lost(store.run_output_append(late.run, &piece()).await);
-    is_lost(store.plan_record(&late, Some(lock.id), Some(b"plan")).await);
+    is_lost(
+        store
+            .plan_record(&late, Some(lock.id), Some(b"plan"), &PlanParts::default())
+            .await,
+    );
     is_lost(
         store
             .run_finish(late.run, ProjectOutcome::Planned, None)

@@ -8,7 +8,7 @@ use lockkeeper::model::{
     Actor, CommandKind, Lock, LockEventKind, LockId, LockKey, LockUse, Origin, PlanState,
     ProjectOutcome, PullRef, Reason, RunId, RunKind, Subject,
 };
-use lockkeeper::store::{ApplyGate, NewRun, StopKind, Store, TAKE_TURN};
+use lockkeeper::store::{ApplyGate, NewRun, PlanParts, StopKind, Store, TAKE_TURN};
 
 use super::samples::{
     begin_apply, command, job, named, new_plan, open_pull, plan_state, planned, project, run, taken,
@@ -620,7 +620,7 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
         let lock = taken(db.store(), &one, &plan.project).await;
         let recorded = db
             .store()
-            .plan_record(&plan, Some(lock.id), None)
+            .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap();
         assert_eq!(recorded, lockkeeper::store::RecordPlan::Recorded);

@@ -508,7 +508,7 @@ async fn work(db: &TestDb) {
         modules: &used,
         verdicts: &verdicts,
     };
-    let recorded = store.plan_record_with(&plan, Some(lock.id), None, &parts);
+    let recorded = store.plan_record(&plan, Some(lock.id), None, &parts);
     let _recorded = recorded.await.unwrap();
     let approvals = [approval(&plan, &verdicts[0], "ada")];
     let unwanted = [approvals_of(&plan, "security")];

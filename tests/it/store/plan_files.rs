@@ -1,7 +1,7 @@
 //! Tests of plan files in the database.
 
 use lockkeeper::model::{PlanRecord, PlanState};
-use lockkeeper::store::{ApplyGate, RecordPlan};
+use lockkeeper::store::{ApplyGate, PlanParts, RecordPlan};
 use lockkeeper::workflow::{ArtifactError, Artifacts};
 
 use super::samples::{begin_apply, new_plan, open_pull, project, taken};
@@ -32,7 +32,12 @@ async fn kept(db: &TestDb, dir: &str) -> PlanRecord {
     };
     let recorded = db
         .store()
-        .plan_record(&plan, Some(lock.id), saved.with_record.as_deref())
+        .plan_record(
+            &plan,
+            Some(lock.id),
+            saved.with_record.as_deref(),
+            &PlanParts::default(),
+        )
         .await
         .unwrap();
     assert_eq!(recorded, RecordPlan::Recorded);
@@ -57,7 +62,7 @@ async fn a_plan_that_is_not_recorded_leaves_no_file(db: &TestDb) {
     );
     let recorded = db
         .store()
-        .plan_record(&plan, Some(lock.id), Some(FILE))
+        .plan_record(&plan, Some(lock.id), Some(FILE), &PlanParts::default())
         .await
         .unwrap();
     assert_eq!(recorded, RecordPlan::LockLost);

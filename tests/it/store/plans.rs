@@ -6,7 +6,7 @@ use lockkeeper::model::{
     Distribution, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome,
     PullState,
 };
-use lockkeeper::store::{ApplyGate, RecordPlan, TakeLock};
+use lockkeeper::store::{ApplyGate, PlanParts, RecordPlan, TakeLock};
 
 use super::samples::{
     URL, begin_apply, named, new_plan, open_pull, plan_state, planned, project, pull, take, taken,
@@ -52,7 +52,7 @@ async fn a_plan_comes_back_as_it_was_recorded(db: &TestDb) {
     for plan in [full, empty, blocked] {
         assert_eq!(
             db.store()
-                .plan_record(&plan, Some(lock.id), None)
+                .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
                 .await
                 .unwrap(),
             RecordPlan::Recorded
@@ -94,7 +94,7 @@ async fn a_plan_recorded_after_the_lock_was_lost_is_not_kept(db: &TestDb) {
     );
     assert_eq!(
         db.store()
-            .plan_record(&plan, Some(lock.id), None)
+            .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap(),
         RecordPlan::LockLost
@@ -102,7 +102,10 @@ async fn a_plan_recorded_after_the_lock_was_lost_is_not_kept(db: &TestDb) {
     let theirs = taken(db.store(), &two, &project("a")).await;
     for id in [lock.id, theirs.id] {
         assert_eq!(
-            db.store().plan_record(&plan, Some(id), None).await.unwrap(),
+            db.store()
+                .plan_record(&plan, Some(id), None, &PlanParts::default())
+                .await
+                .unwrap(),
             RecordPlan::LockLost
         );
     }
@@ -115,7 +118,7 @@ async fn a_plan_recorded_after_the_lock_was_lost_is_not_kept(db: &TestDb) {
     taken(db.store(), &one, &project("a")).await;
     assert_eq!(
         db.store()
-            .plan_record(&plan, Some(lock.id), None)
+            .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap(),
         RecordPlan::LockLost,
@@ -135,7 +138,7 @@ async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
         let lock = taken(db.store(), &one, &other).await;
         assert_eq!(
             db.store()
-                .plan_record(&plan, Some(lock.id), None)
+                .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
                 .await
                 .unwrap(),
             RecordPlan::LockLost,
@@ -144,7 +147,12 @@ async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
     }
     assert_eq!(
         db.store()
-            .plan_record(&plan, Some(LockId::next(&*db.ids)), None)
+            .plan_record(
+                &plan,
+                Some(LockId::next(&*db.ids)),
+                None,
+                &PlanParts::default()
+            )
             .await
             .unwrap(),
         RecordPlan::LockLost
@@ -168,14 +176,14 @@ async fn a_plan_of_a_run_that_has_ended_is_not_kept(db: &TestDb) {
     );
     assert_eq!(
         db.store()
-            .plan_record(&newer, Some(lock.id), None)
+            .plan_record(&newer, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap(),
         RecordPlan::Recorded
     );
     assert_eq!(
         db.store()
-            .plan_record(&late, Some(lock.id), None)
+            .plan_record(&late, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap(),
         RecordPlan::Overtaken
@@ -193,7 +201,12 @@ async fn a_plan_does_not_replace_one_that_is_being_applied(db: &TestDb) {
     let newer = new_plan(db, &one, &project("a")).await;
     let error = db
         .store()
-        .plan_record(&newer, grant.lock.as_ref().map(|lock| lock.id), None)
+        .plan_record(
+            &newer,
+            grant.lock.as_ref().map(|lock| lock.id),
+            None,
+            &PlanParts::default(),
+        )
         .await
         .unwrap_err();
     assert!(
@@ -213,8 +226,9 @@ async fn recording_meets_closing_and_no_plan_is_left(db: &TestDb) {
             new_plan(db, &pull, &project("a")).await,
         );
         let closing = other.pull_close(&pull, PullState::Closed, URL, by(), |_| vec![]);
-        let (recorded, closed) =
-            tokio::join!(db.store().plan_record(&plan, Some(lock.id), None), closing);
+        let parts = PlanParts::default();
+        let recording = db.store().plan_record(&plan, Some(lock.id), None, &parts);
+        let (recorded, closed) = tokio::join!(recording, closing);
         assert_eq!(closed.unwrap(), [lock]);
         let kept = rows::plan_state(&db.url, plan.id).await;
         match recorded.unwrap() {

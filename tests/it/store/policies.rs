@@ -163,7 +163,7 @@ async fn record(
         verdicts,
         ..PlanParts::default()
     };
-    let recorded = db.store().plan_record_with(&plan, None, None, &parts);
+    let recorded = db.store().plan_record(&plan, None, None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
     plan
 }
@@ -434,7 +434,7 @@ async fn a_plan_that_is_not_stored_has_no_verdicts(db: &TestDb) {
         verdicts: &verdicts,
         ..PlanParts::default()
     };
-    let recorded = store.plan_record_with(&plan, Some(lock.id), None, &parts);
+    let recorded = store.plan_record(&plan, Some(lock.id), None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::LockLost);
     let of_run = store.policy_results_of_run(plan.run).await.unwrap();
     assert_eq!(of_run, None);
@@ -1225,7 +1225,7 @@ async fn approvals_meet_a_new_plan_and_do_not_count_for_it(db: &TestDb) {
             verdicts: &verdicts,
             ..PlanParts::default()
         };
-        let recorded = stores[1].plan_record_with(&new, None, None, &parts);
+        let recorded = stores[1].plan_record(&new, None, None, &parts);
         assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
         let outcomes = tasks.join_all().await;
         let expected = outcomes
@@ -1357,7 +1357,7 @@ async fn no_order_of_plans_approvals_and_removals_applies_what_nobody_approved(d
                         ..PlanParts::default()
                     };
                     // A plan that is being applied is not replaced, and of two plans at once one is stored.
-                    match store.plan_record_with(&new, None, None, &parts).await {
+                    match store.plan_record(&new, None, None, &parts).await {
                         Ok(recorded) => assert_eq!(recorded, RecordPlan::Recorded),
                         Err(error) => {
                             let error = error.as_database_error().expect("of the database");

@@ -56,7 +56,7 @@ async fn planned(
         modules: uses,
         ..PlanParts::default()
     };
-    let recorded = db.store().plan_record_with(&plan, None, None, &parts);
+    let recorded = db.store().plan_record(&plan, None, None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::Recorded);
     plan
 }
@@ -129,7 +129,7 @@ async fn a_plan_that_is_not_stored_has_no_uses(db: &TestDb) {
         modules: &used,
         ..PlanParts::default()
     };
-    let recorded = store.plan_record_with(&plan, Some(lock.id), None, &parts);
+    let recorded = store.plan_record(&plan, Some(lock.id), None, &parts);
     assert_eq!(recorded.await.unwrap(), RecordPlan::LockLost);
     assert_eq!(uses(store, None).await, [""; 0]);
 }

@@ -7,8 +7,8 @@ use lockkeeper::model::{
     Sha256Digest, Subject,
 };
 use lockkeeper::store::{
-    ApplyChecks, ApplyGate, CreateCommand, LockAttempt, NewCommand, NewJob, NewRun, RecordPlan,
-    Store, TakeLock,
+    ApplyChecks, ApplyGate, CreateCommand, LockAttempt, NewCommand, NewJob, NewRun, PlanParts,
+    RecordPlan, Store, TakeLock,
 };
 
 use crate::support::db::TestDb;
@@ -192,7 +192,7 @@ pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanR
     };
     assert_eq!(
         db.store()
-            .plan_record(&plan, Some(lock.id), None)
+            .plan_record(&plan, Some(lock.id), None, &PlanParts::default())
             .await
             .unwrap(),
         RecordPlan::Recorded

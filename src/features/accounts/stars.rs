@@ -172,18 +172,6 @@ impl Store {
         let refs = self.account_refs_named(&names).await?;
         Ok(refs.into_iter().collect())
     }
-
-    /// Returns the accounts that gave a change this label, by number.
-    pub async fn account_list_starring(
-        &self,
-        change: ChangeNumber,
-        label: &str,
-    ) -> Result<Vec<AccountId>> {
-        let accounts = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
-            "SELECT account FROM account_stars WHERE change_number = $1 AND label = $2 ORDER BY account")
-            .bind(i64::from(change.get())).bind(label).fetch_all(db))?;
-        accounts.into_iter().map(account_id).collect()
-    }
 }
 
 /// Returns the labels of all stars of the accounts from the first to the last number.

@@ -750,7 +750,7 @@ async fn tags(db: &TestDb) {
         .unwrap();
 }
 
-/// Stars a change, and finds it by its account and its account by it.
+/// Stars a change, and finds it by its account.
 async fn stars(db: &TestDb, pull: &PullRef) {
     let (store, users) = (db.store(), AllUsers::new(db.store().clone(), "localhost"));
     let account = users
@@ -769,8 +769,6 @@ async fn stars(db: &TestDb, pull: &PullRef) {
     let starred = store.change_list_starred(account).await.unwrap();
     assert_eq!(starred[0].seen.as_ref().unwrap().at, *pull);
     store.account_star(account, change).await.unwrap();
-    let starring = store.account_list_starring(change, "star").await.unwrap();
-    assert!(starring.contains(&account));
     users.delete(&by_ops(), account).await.unwrap();
 }
 

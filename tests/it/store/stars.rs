@@ -274,10 +274,6 @@ async fn a_star_is_a_ref_and_rows_and_goes_with_its_last_label(db: &TestDb) {
     let name = format!("refs/starred-changes/03/3/{kim}");
     assert!(store.account_ref(&name).await.unwrap().is_some());
 
-    let by_change = store.account_list_starring(change(1), "star");
-    assert_eq!(by_change.await.unwrap(), [kim, zoe]);
-    let by_change = store.account_list_starring(change(2), "star");
-    assert_eq!(by_change.await.unwrap(), [] as [AccountId; 0]);
     let by_account = starred(store, kim).await;
     let by_account: Vec<_> = by_account
         .iter()

@@ -141,6 +141,9 @@ impl HeldClaim {
 impl Store {
     /// Claims a repository for an owner without a reference, with all rights. The next round of the collector removes
     /// the claim unless a reference appears. Fails with [`sqlx::Error::RowNotFound`] if the owner does not exist.
+    ///
+    /// Only tests and benchmarks call this method: in the product, a claim comes with its first reference. It cannot
+    /// move to them, because transactions are private to the crate.
     pub async fn claim_acquire(
         &self,
         owner: OwnerId,

@@ -46,6 +46,8 @@ const NOW: &str = "SELECT clock_timestamp()";
 impl Store {
     /// Judges leases by the clock that the store was opened with, also on a shared database. For callers that set
     /// that clock by hand and give the same one to every replica.
+    ///
+    /// Only tests call this method. It cannot move to them, because the clock of a store is private.
     #[must_use]
     pub fn judged_by_its_own_clock(self) -> Self {
         Self {

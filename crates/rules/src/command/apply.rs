@@ -74,16 +74,13 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
     Ok(Command::Apply(ApplyCommand {
         target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
-        merge: merge_options(arguments, rules)?,
+        merge: merge_options(arguments)?,
         extra_args: arguments.extra_texts(),
         written_at: None,
     }))
 }
 
-fn merge_options(
-    arguments: &Arguments,
-    rules: &WordRules<'_>,
-) -> Result<MergeOptions, CommandFault> {
+fn merge_options(arguments: &Arguments) -> Result<MergeOptions, CommandFault> {
     let never = arguments.switch(&NO_MERGE);
     let Some(word) = arguments.value(&METHOD) else {
         return Ok(if never {
@@ -100,9 +97,6 @@ fn merge_options(
                 other: &METHOD,
             },
         ));
-    }
-    if !rules.merge_methods {
-        return Err(CommandFault::at(word, FaultKind::NoMergeMethods));
     }
     let method = word.text.parse().map_err(|error: UnknownMethod| {
         CommandFault::bad_value(word, &METHOD, &error.to_string())

@@ -34,7 +34,6 @@ pub struct Grammar {
     names: BotNames,
     allowed: Vec<CommandName>,
     extra: ExtraArgs,
-    merge_methods: bool,
     regexp: bool,
 }
 
@@ -44,13 +43,12 @@ impl Grammar {
     /// Maximum number of words in a command.
     pub const MAX_WORDS: usize = 512;
 
-    /// Allows `plan`, `apply` and `unlock`, the extra arguments of the table, and a merge method in comments.
+    /// Allows `plan`, `apply` and `unlock`, and the extra arguments of the table.
     pub fn new(names: BotNames) -> Self {
         let grammar = Self {
             names,
             allowed: Vec::new(),
             extra: ExtraArgs::default(),
-            merge_methods: true,
             regexp: false,
         };
         grammar.with_allowed(&[CommandName::Plan, CommandName::Apply, CommandName::Unlock])
@@ -68,13 +66,6 @@ impl Grammar {
     #[must_use]
     pub fn with_extra_args(mut self, extra: ExtraArgs) -> Self {
         self.extra = extra;
-        self
-    }
-
-    /// Refuses merge methods, for forges that do not accept one, which are all but GitHub.
-    #[must_use]
-    pub fn without_merge_methods(mut self) -> Self {
-        self.merge_methods = false;
         self
     }
 
@@ -233,7 +224,6 @@ impl Grammar {
         }
         let rules = WordRules {
             extra: &self.extra,
-            merge_methods: self.merge_methods,
             regexp: self.regexp,
         };
         known

@@ -133,8 +133,6 @@ pub(super) enum FaultKind {
         one: &'static CommandFlag,
         other: &'static CommandFlag,
     },
-    /// The forge does not accept a merge method.
-    NoMergeMethods,
     /// The command runs no Terraform, but words follow `--`.
     NoExtraArguments,
     /// An extra argument is not allowed.
@@ -157,7 +155,6 @@ impl FaultKind {
             Self::Unexpected { .. } | Self::NotTheWord { .. } => "unexpected_argument",
             Self::MissingOperand { .. } => "missing_argument",
             Self::Conflict { .. } => "conflicting_flags",
-            Self::NoMergeMethods => "merge_method_not_supported",
             Self::NoExtraArguments => "extra_arguments_not_used",
             Self::ExtraArgument(refused) => refused.reason(),
         }
@@ -217,8 +214,12 @@ impl MistakeContext<'_> {
     fn sentence(&self, problem: &FaultKind) -> String {
         match problem {
             FaultKind::OtherName { typed } => self.other_name(typed),
-            FaultKind::TooLong { limit } => format!("a comment with a command may have at most {limit} bytes."),
-            FaultKind::TooManyWords { limit } => format!("a command may have at most {limit} words."),
+            FaultKind::TooLong { limit } => {
+                format!("a comment with a command may have at most {limit} bytes.")
+            }
+            FaultKind::TooManyWords { limit } => {
+                format!("a command may have at most {limit} words.")
+            }
             FaultKind::Hidden { character } => hidden(*character),
             FaultKind::Formatted(formatting) => formatted(*formatting),
             FaultKind::Split(error) => not_closed(error),
@@ -226,24 +227,41 @@ impl MistakeContext<'_> {
             FaultKind::NotAllowed { name } => self.not_allowed(*name),
             FaultKind::UnknownFlag { flag, nearest } => self.unknown_flag(flag, nearest.as_deref()),
             FaultKind::NotABoolean { flag, value } => {
-                format!("{} is a switch. Its value can be `true` or `false`, but not {}.", spelled(flag), code(value))
+                format!(
+                    "{} is a switch. Its value can be `true` or `false`, but not {}.",
+                    spelled(flag),
+                    code(value)
+                )
             }
             FaultKind::MissingValue { flag } => {
                 let usage = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
                 format!("{} needs a value: {}.", spelled(flag), code(&usage))
             }
-            FaultKind::BadValue { flag, value, rule } => format!("{} cannot be {}: {rule}.", spelled(flag), code(value)),
+            FaultKind::BadValue { flag, value, rule } => {
+                format!("{} cannot be {}: {rule}.", spelled(flag), code(value))
+            }
             FaultKind::Unexpected { words } => self.unexpected(words),
-            FaultKind::MissingOperand { name } => format!("{} is missing its argument {}.", self.command(), code(name)),
+            FaultKind::MissingOperand { name } => {
+                format!("{} is missing its argument {}.", self.command(), code(name))
+            }
             FaultKind::NotTheWord { given, word } => {
-                format!("after {} comes {}, not {}.", self.command(), code(word), code(given))
+                format!(
+                    "after {} comes {}, not {}.",
+                    self.command(),
+                    code(word),
+                    code(given)
+                )
             }
-            FaultKind::Conflict { one, other } => format!("{} and {} cannot be used together.", spelled(one), spelled(other)),
-            FaultKind::NoMergeMethods => {
-                "the merge method can be chosen on GitHub only; this forge uses its configured method.".to_owned()
-            }
+            FaultKind::Conflict { one, other } => format!(
+                "{} and {} cannot be used together.",
+                spelled(one),
+                spelled(other)
+            ),
             FaultKind::NoExtraArguments => {
-                format!("{} passes nothing to Terraform, so nothing is allowed after `--`.", self.command())
+                format!(
+                    "{} passes nothing to Terraform, so nothing is allowed after `--`.",
+                    self.command()
+                )
             }
             FaultKind::ExtraArgument(refused @ RefusedArg::Unknown { argument, .. }) => {
                 format!("{refused}{}", typography(std::slice::from_ref(argument)))

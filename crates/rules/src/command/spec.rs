@@ -129,8 +129,6 @@ pub(super) enum Operands {
 pub(super) struct WordRules<'a> {
     /// Extra arguments that comments may give.
     pub extra: &'a ExtraArgs,
-    /// True if the forge accepts a merge method.
-    pub merge_methods: bool,
     /// True if the value of `-p` may be a regular expression.
     pub regexp: bool,
 }

@@ -118,11 +118,6 @@ fn rows_about_flags() {
             "mistake: unknown_flag",
         ),
     ]);
-    let gitlab = grammar().without_merge_methods();
-    assert_eq!(
-        outcome_in(&gitlab, "lockkeeper apply --auto-merge-method squash"),
-        "mistake: merge_method_not_supported"
-    );
 }
 
 #[test]

@@ -161,36 +161,15 @@ impl AuthorizedKeys {
 
     /// Deletes a key and keeps its place. Returns false if no key has this number.
     pub fn delete(&mut self, number: usize) -> Result<bool, Problem> {
-        self.replace(number, |slot| match slot {
-            KeySlot::Key(_) | KeySlot::Invalid(_) => Some(DELETED.to_owned()),
-            KeySlot::Deleted => None,
-        })
-    }
-
-    /// Marks a key as invalid. Returns false if no valid key has this number.
-    pub fn mark_invalid(&mut self, number: usize) -> Result<bool, Problem> {
-        self.replace(number, |slot| match slot {
-            KeySlot::Key(line) => Some(format!("{INVALID}{line}")),
-            KeySlot::Invalid(_) | KeySlot::Deleted => None,
-        })
-    }
-
-    fn replace(
-        &mut self,
-        number: usize,
-        line: impl FnOnce(KeySlot<'_>) -> Option<String>,
-    ) -> Result<bool, Problem> {
         let slot = number
             .checked_sub(1)
-            .and_then(|index| self.slots.get(index));
+            .and_then(|index| self.slots.get(index))
+            .filter(|slot| self.slot(slot) != KeySlot::Deleted);
         let Some(slot) = slot.cloned() else {
             return Ok(false);
         };
-        let Some(line) = line(self.slot(&slot)) else {
-            return Ok(false);
-        };
         let mut text = self.text.clone();
-        text.replace_range(slot.range, &line);
+        text.replace_range(slot.range, DELETED);
         *self = Self::parse(text.as_bytes())?;
         Ok(true)
     }

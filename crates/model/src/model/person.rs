@@ -90,7 +90,8 @@ pub struct Person {
 }
 
 impl Person {
-    /// Returns somebody without an account.
+    /// Returns somebody without an account. For tests: in the product, a person comes from a row that names the
+    /// account.
     pub fn of_login(login: impl Into<String>) -> Self {
         Self {
             login: login.into(),

@@ -60,7 +60,8 @@ impl Tile {
         })
     }
 
-    /// Returns the narrowest tile that has the stored hash at this place.
+    /// Returns the narrowest tile that has the stored hash at this place. Clients need it, and so do the tests that act
+    /// as clients; the server answers for the tiles that they name.
     ///
     /// # Panics
     ///
@@ -200,7 +201,7 @@ fn is_text_of(tile: &Tile, path: &str) -> bool {
 }
 
 /// Returns the hash at this place among the stored hashes from the content of a tile, which can be wider than
-/// [`Tile::for_index`] says.
+/// [`Tile::for_index`] says. Clients need it, as they do that function.
 pub fn hash_from_tile(tile: &Tile, data: &[u8], index: u64) -> Result<LogHash, TlogError> {
     let error = || TlogError::NotInTile(tile.to_string());
     let (narrowest, entries) = tile_for_index(tile.height, index);
@@ -241,7 +242,8 @@ fn tile_for_index(height: u8, index: u64) -> (Tile, Range<usize>) {
 }
 
 /// Returns the hash tiles that a log has to publish when it grows from one size to another, including those that are not
-/// full yet.
+/// full yet. The server makes tiles only when they are requested; this function lets the vectors of Go check all of
+/// them.
 pub fn new_tiles(height: u8, old: u64, size: u64) -> Result<Vec<Tile>, TlogError> {
     check_size(size)?;
     if old > size {

@@ -202,7 +202,8 @@ impl ExtraArgs {
         })
     }
 
-    /// Returns the arguments that a command accepts for a tool: `-lock`, `-target=`.
+    /// Returns the arguments that a command accepts for a tool: `-lock`, `-target=`. Only the tests that compare the
+    /// table with real tools call it; the table itself stays private.
     pub fn spellings(&self, command: CommandName, distribution: Distribution) -> Vec<String> {
         let is_had = |only: &Option<Distribution>| only.is_none_or(|only| only == distribution);
         let all = self

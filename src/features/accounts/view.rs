@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::config_text::{ConfigEntry, ConfigText};
 use lockkeeper_accounts::external_ids::ExternalId;
@@ -16,7 +16,7 @@ use super::actions::AccountCommit;
 use super::check::KEYS;
 use super::copy::{AccountsCopy, UserBranch};
 use super::store::AccountRow;
-use crate::kit::term::safe;
+use crate::kit::term::{safe, time};
 use crate::kit::web::text::shown;
 
 /// The sections with a meaning.
@@ -451,10 +451,6 @@ fn ssh_keys(files: &BTreeMap<String, Vec<u8>>) -> Vec<SshKeyJson> {
         })
     });
     keys.collect()
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 #[expect(

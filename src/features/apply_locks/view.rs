@@ -1,8 +1,8 @@
 //! An apply lock as pages, the API and the command line show it.
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
+use crate::kit::web::text::rfc3339;
 use crate::model::{ApplyLock, ApplyScope, NamedAccount};
 
 /// One apply lock. Texts are unescaped: pages and terminals escape them.
@@ -45,7 +45,6 @@ impl From<&ApplyLock> for ApplyLockEntry {
 
 impl From<&ApplyLock> for ApplyLockView {
     fn from(lock: &ApplyLock) -> Self {
-        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
         Self {
             id: lock.id.to_string(),
             scope: lock.scope.kind(),
@@ -54,8 +53,8 @@ impl From<&ApplyLock> for ApplyLockView {
             holder: lock.holder.login.clone(),
             account: lock.holder.account.clone(),
             reason: lock.reason.clone(),
-            since: time(lock.taken_at),
-            until: lock.ends_at.map(time),
+            since: rfc3339(lock.taken_at),
+            until: lock.ends_at.map(rfc3339),
             not_understood: match &lock.scope {
                 ApplyScope::Unknown(text) => Some(text.clone()),
                 ApplyScope::Server | ApplyScope::Repo(_) | ApplyScope::Path { .. } => None,

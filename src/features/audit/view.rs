@@ -1,20 +1,16 @@
 //! Renders JSON that the API and the command line share. Times are RFC 3339 in UTC; unknown values are `null`.
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
+use crate::kit::web::text::rfc3339;
 use crate::model::{Concern, LockEvent};
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
-}
 
 /// Renders an event of the audit log.
 pub(crate) fn view(kept: &LockEvent) -> Value {
     let (event, cause) = (&kept.event, &kept.event.cause);
     json!({
         "seq": kept.seq(),
-        "at": time(kept.at),
+        "at": rfc3339(kept.at),
         "kind": event.kind,
         "repo": event.about_repo(),
         "owner": event.concern.as_ref().and_then(Concern::owner),

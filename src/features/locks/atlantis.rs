@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{LockAction, give_lock, read_reason, the_lock};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::LenientQuery;
 use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::rfc3339;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{Lock, LockName};
 
@@ -86,7 +86,7 @@ impl From<&Lock> for AtlantisLockJson {
             pull_url: lock.pull_url.clone(),
             user: lock.holder.login.clone(),
             workspace: lock.key.workspace.to_string(),
-            time: lock.taken_at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+            time: rfc3339(lock.taken_at),
             id: lock.id.to_string(),
             host: lock.key.repo.host().to_string(),
             reason: lock.reason.clone(),

@@ -1,10 +1,10 @@
 //! Collects all facts about one lock, for the API and the command line: its holder, its queue, its history.
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use lockkeeper_accounts::refs::ChangeNumber;
 use serde::Serialize;
 
 use crate::features::locks;
+use crate::kit::term::time;
 use crate::locks::KeptReason;
 use crate::model::{
     CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockUse, NamedAccount, Origin,
@@ -217,8 +217,4 @@ impl From<&LockEvent> for EventJson {
             reason: cause.reason.clone(),
         }
     }
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -1,6 +1,5 @@
 //! Explains what happens when a version is not in the registry, for the API and the command line.
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use lockkeeper_registry::names::{NameKind, NamePattern, RegistryName};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
@@ -10,6 +9,7 @@ use super::input::{NameOrVersion, shown_key};
 use super::misses::{Lead, MissFacts, MissReason, covers_in_any_case, decide, lead};
 use super::{FailedFill, FillFault, PeerState};
 use crate::config::server::{OnMiss, RegistryMisses};
+use crate::kit::term::time;
 use crate::store::{Result, Store};
 
 /// Decision about missing versions of a name, with its reason.
@@ -57,10 +57,6 @@ impl From<FailedFill> for FailureView {
             retry_at: time(failure.retry_at),
         }
     }
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 impl Explanation {

@@ -8,7 +8,7 @@ use crate::model::{CommandOutcome, ProjectOutcome, PullRef, minute};
 use crate::render::escape::push_visible;
 use crate::store::{CommandState, RunState};
 
-/// A time as answers of the API show it.
+/// Formats a time for programs, as precisely as it is stored.
 pub(crate) fn rfc3339(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }

@@ -27,7 +27,7 @@ pub use web::{by_web, offers as web_offers};
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
 use crate::forges::ForgeError;
-use crate::model::{Cause, LockEventKind, NewLockEvent};
+use crate::model::{Cause, LockEventKind, NewLockEvent, code_span};
 use crate::queue::JobError;
 
 /// Decision about one action.
@@ -57,7 +57,7 @@ pub struct Denial {
 impl Denial {
     /// Returns one sentence with everything but the ways out.
     pub fn message(&self) -> String {
-        let (who, deed) = (quoted(self.who.name()), self.action.deed());
+        let (who, deed) = (code_span(self.who.name()), self.action.deed());
         format!("{who} may not {deed}: {}, and {}.", self.rule, self.actual)
     }
 }
@@ -226,14 +226,9 @@ fn not_from_the_forge(who: &Identity, action: Action) -> Decision {
     }))
 }
 
-/// Formats text of others as code.
-fn quoted(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'"))
-}
-
 /// Formats a list: `` `a`, `b` and `c` ``.
 fn listed(names: &[impl AsRef<str>], last: &str) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| quoted(name.as_ref())).collect();
+    let quoted: Vec<String> = names.iter().map(|name| code_span(name.as_ref())).collect();
     match quoted.split_last() {
         Some((last_name, [])) => last_name.clone(),
         Some((last_name, rest)) => format!("{} {last} {last_name}", rest.join(", ")),

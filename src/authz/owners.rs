@@ -4,9 +4,9 @@
 //! nobody has claimed belongs to nobody, so only the account for the whole server sees it. Things that concern no
 //! repository and no owner belong to the whole server, too.
 
-use super::{AuthzError, Decision, Denial, Reserved, ReservedAction, Resource, quoted};
+use super::{AuthzError, Decision, Denial, Reserved, ReservedAction, Resource};
 use crate::config::access::{AccessScope, Action, Identity, WebAccounts};
-use crate::model::{OwnerName, RepoUrl};
+use crate::model::{OwnerName, RepoUrl, code_span};
 use crate::store::Store;
 
 /// Reason why something is outside the limits of an account.
@@ -26,7 +26,7 @@ impl OutsideScope {
         let who_can = self.who_can.join(" ");
         format!(
             "{} may not {deed}: {}, and {}. {who_can}",
-            quoted(who),
+            code_span(who),
             self.rule,
             self.actual
         )
@@ -66,7 +66,7 @@ pub async fn within(
     let (actual, owner) = match (on, on.repo()) {
         (Resource::Owner(owner), _) if account.owners.contains(*owner) => return Ok(Ok(())),
         (Resource::Owner(owner), _) => (
-            format!("this belongs to {}", quoted(owner.as_str())),
+            format!("this belongs to {}", code_span(owner.as_str())),
             Some((*owner).clone()),
         ),
         (_, Some(repo)) => {
@@ -78,7 +78,7 @@ pub async fn within(
             match owner {
                 Some(owner) if account.owners.contains(&owner) => return Ok(Ok(())),
                 Some(owner) => (
-                    format!("{repo} is claimed by {}", quoted(owner.as_str())),
+                    format!("{repo} is claimed by {}", code_span(owner.as_str())),
                     Some(owner),
                 ),
                 None => (format!("nobody has claimed {repo}"), None),
@@ -106,15 +106,15 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> OutsideScope {
             format!(
                 "That account can register the first application or credential of the repository for {}. Then \
                  accounts of this owner can add more.",
-                quoted(owner.as_str())
+                code_span(owner.as_str())
             ),
         ),
         ReservedAction::OtherBranch(branch, default) => (
             "only the account of the whole server can let an application use another branch than the default branch",
             default.map_or_else(
-                || format!("this requests it (`any_branch`) for {}", quoted(branch.as_str())),
+                || format!("this requests it (`any_branch`) for {}", code_span(branch.as_str())),
                 |default| {
-                    let (branch, default) = (quoted(branch.as_str()), quoted(default.as_str()));
+                    let (branch, default) = (code_span(branch.as_str()), code_span(default.as_str()));
                     format!("the default branch of {url} is {default}, not {branch}")
                 },
             ),
@@ -131,7 +131,7 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> OutsideScope {
 }
 
 fn who_can(owner: Option<&str>) -> Vec<String> {
-    let of_owner = owner.map(|owner| format!("An account of {} can do it.", quoted(owner)));
+    let of_owner = owner.map(|owner| format!("An account of {} can do it.", code_span(owner)));
     let main = "The account of the whole server can do it, and an administrator can change the limits of this account \
                 (--web-accounts-file).";
     of_owner.into_iter().chain([main.to_owned()]).collect()

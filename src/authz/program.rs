@@ -13,12 +13,12 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::{info, warn};
 
-use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
+use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge};
 use crate::config::access::{Action, Identity, TeamAuthz};
 use crate::context::Ctx;
 use crate::errors::describe_error;
 use crate::forges::ForgeError;
-use crate::model::{ProjectName, RepoId};
+use crate::model::{ProjectName, RepoId, code_span};
 use crate::process::{CallOutput, Cmd, ProcessError};
 
 /// Time limit of the program, because somebody waits for the answer.
@@ -161,7 +161,7 @@ fn shown(line: &str) -> String {
     } else {
         ""
     };
-    quoted(&format!("{cut}{more}"))
+    code_span(&format!("{cut}{more}"))
 }
 
 fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -> Denial {
@@ -174,7 +174,7 @@ fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -
         action,
         rule: format!(
             "the program {} (`team_authz.command`) has to answer `pass`",
-            quoted(&name)
+            code_span(&name)
         ),
         actual,
         who_can: vec![

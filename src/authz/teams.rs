@@ -1,10 +1,10 @@
 //! Decides about people of the forge by their teams, if `--gh-team-allowlist` has an entry (reference 1.8).
 
-use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, quoted};
+use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge};
 use crate::config::access::{Action, Grantees, Identity};
 use crate::context::Ctx;
 use crate::forges::{ForgeError, KEPT};
-use crate::model::RepoId;
+use crate::model::{RepoId, code_span};
 
 /// Decides by the allowlist entries for the teams of this person.
 pub(super) async fn by_teams(
@@ -76,12 +76,12 @@ pub async fn is_member(
 
 /// Names the teams that the list permits, and the teams that this person is in.
 fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &[&str]) -> Denial {
-    let (name, org) = (quoted(who.name()), quoted(repo.owner()));
+    let (name, org) = (code_span(who.name()), code_span(repo.owner()));
     let rule = match giving {
         [] => format!("`--gh-team-allowlist` allows `{action}` for no team"),
         [team] => format!(
             "`--gh-team-allowlist` allows `{action}` only for the team {} of {org}",
-            quoted(team)
+            code_span(team)
         ),
         teams => format!(
             "`--gh-team-allowlist` allows `{action}` only for the teams {} of {org}",

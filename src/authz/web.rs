@@ -1,7 +1,8 @@
 //! Decides for the pages and the API: `--web-allow`, and the accounts of `--web-accounts-file`.
 
-use super::{AuthzError, Decision, Denial, Resource, owners, quoted};
+use super::{AuthzError, Decision, Denial, Resource, owners};
 use crate::config::access::{AccessScope, Action, Identity, WebAccounts, WebRules};
+use crate::model::code_span;
 use crate::store::Store;
 
 /// Decides by three rules: the use of the pages at all, the permissions of the account, and the owners that the
@@ -68,7 +69,7 @@ fn by_rules(
     if account.may(action) {
         return None;
     }
-    let name = quoted(&account.name);
+    let name = code_span(&account.name);
     Some(denial(
         account.allow.as_ref().map_or_else(
             || format!("the line of {name} in --web-accounts-file has no `allow=`, so the account is read-only"),

@@ -1,12 +1,12 @@
 //! Decides about people of the forge by their permission in the repository: `--allow-commenters`. It applies if there
 //! is neither a list of teams nor a program.
 
-use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, policies, quoted};
+use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, policies};
 use crate::config::access::{Action, Identity};
 use crate::config::server::Commenters;
 use crate::context::Ctx;
 use crate::forges::ForgeError;
-use crate::model::{Pull, RepoId};
+use crate::model::{Pull, RepoId, code_span};
 
 /// Decides by the permission that the forge reports for this person.
 pub(super) async fn by_permission(
@@ -154,7 +154,7 @@ fn denial(
     repo: &RepoId,
     answer: &PermissionAnswer,
 ) -> Denial {
-    let name = quoted(who.name());
+    let name = code_span(who.name());
     Denial {
         who: who.clone(),
         action,
@@ -185,7 +185,7 @@ fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnsw
     let mut who_can = vec![format!(
         "Somebody with write access to the repository can review the code and comment `{executable} plan`."
     )];
-    who_can.extend(ways_out(&quoted(login), answer).into_iter().skip(1));
+    who_can.extend(ways_out(&code_span(login), answer).into_iter().skip(1));
     Denial {
         who: Identity::Pusher(login.into()),
         action: Action::Plan,
@@ -194,13 +194,13 @@ fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnsw
             "plans of code from a fork",
             repo,
         ),
-        actual: actual(&quoted(login), answer),
+        actual: actual(&code_span(login), answer),
         who_can,
     }
 }
 
 fn rule(commenters: Commenters, what: &str, repo: &RepoId) -> String {
-    let name = quoted(repo.full_name());
+    let name = code_span(repo.full_name());
     match commenters {
         Commenters::Writers => {
             format!(

@@ -19,6 +19,7 @@ use super::lines::conflict;
 use super::take::lines_of;
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockUse, Reason, Subject,
+    code_span, without_backticks,
 };
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
@@ -239,7 +240,7 @@ impl HandOver {
     fn in_brackets(&self) -> String {
         self.reason
             .as_ref()
-            .map(|reason| format!(" ({})", plain(reason.as_str())))
+            .map(|reason| format!(" ({})", without_backticks(reason.as_str())))
             .unwrap_or_default()
     }
 
@@ -248,7 +249,7 @@ impl HandOver {
         let verb = if self.force { "took away" } else { "released" };
         format!(
             ", whose lock {} {verb}{}",
-            plain(&self.actor.login),
+            without_backticks(&self.actor.login),
             self.in_brackets()
         )
     }
@@ -261,24 +262,19 @@ impl HandOver {
         };
         format!(
             "chosen by {}, who handed the lock over from {from}{}",
-            plain(&self.actor.login),
+            without_backticks(&self.actor.login),
             self.in_brackets()
         )
     }
 
     /// Returns why a plan is interrupted, as a clause.
     fn to_the_interrupted(&self) -> String {
-        let (by, way) = (plain(&self.actor.login), self.actor.origin.way());
+        let (by, way) = (code_span(&self.actor.login), self.actor.origin.way());
         match self.to {
-            Some(to) => format!("`{by}` handed its lock over to pull request {to} {way}"),
-            None => format!("`{by}` took its lock away {way}"),
+            Some(to) => format!("{by} handed its lock over to pull request {to} {way}"),
+            None => format!("{by} took its lock away {way}"),
         }
     }
-}
-
-/// Removes backticks from the text of another person, because pairs of them mark code.
-fn plain(text: &str) -> String {
-    text.replace('`', "'")
 }
 
 #[cfg(test)]

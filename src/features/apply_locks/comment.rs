@@ -1,6 +1,6 @@
 //! Comments and statuses for stopped applies: by whom, since when, why, until when, and the way out (P10).
 
-use crate::model::{ApplyLock, ApplyScope, minute};
+use crate::model::{ApplyLock, ApplyScope, code_span, minute};
 use crate::render::CommandRefusal;
 
 /// Refuses an apply because of these apply locks, and names all of them. `page` is where they can be ended.
@@ -9,13 +9,13 @@ pub(crate) fn apply_refusal(locks: &[ApplyLock], page: &str) -> CommandRefusal {
         .iter()
         .enumerate()
         .map(|(at, lock)| sentence(lock, at > 0));
-    let page = page.replace('`', "'");
+    let page = code_span(page);
     CommandRefusal::new(
         "apply_locked",
         sentences.collect::<Vec<_>>().join("\n"),
         [
             format!(
-                "If you can use the pages of this server, allow applies again on `{page}`. An administrator can also run \
+                "If you can use the pages of this server, allow applies again on {page}. An administrator can also run \
                      `lockkeeper apply-lock clear`."
             ),
             format!("The plans are kept until then; {}", again(locks)),
@@ -53,21 +53,21 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
         } else {
             "applies are"
         },
-        plain(&lock.holder.login),
+        code_span(&lock.holder.login),
     );
     let place = match &lock.scope {
         ApplyScope::Server => "on this whole server".to_owned(),
         ApplyScope::Repo(repo) => format!("in the repository `{repo}`"),
         ApplyScope::Path { repo, dir } => {
             format!(
-                "in the directory `{}` of `{repo}` and below it",
-                plain(dir.as_str())
+                "in the directory {} of `{repo}` and below it",
+                code_span(dir.as_str())
             )
         }
         ApplyScope::Unknown(text) => {
             format!(
-                "in the unknown scope `{}`, which this version treats as the whole server",
-                plain(text)
+                "in the unknown scope {}, which this version treats as the whole server",
+                code_span(text)
             )
         }
     };
@@ -81,7 +81,7 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
         format!("Reason: {why}")
     };
     format!(
-        "{start} stopped {place}, by `{holder}` since {}, until {until}. {why}",
+        "{start} stopped {place}, by {holder} since {}, until {until}. {why}",
         minute(lock.taken_at)
     )
 }
@@ -93,11 +93,6 @@ fn again(locks: &[ApplyLock]) -> String {
         Some(end) => format!("run the command again after {}.", minute(end)),
         None => "run the command again afterwards.".to_owned(),
     }
-}
-
-/// Removes backticks from the text of another person.
-fn plain(text: &str) -> String {
-    text.replace('`', "'")
 }
 
 #[cfg(test)]

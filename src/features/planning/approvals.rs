@@ -175,8 +175,3 @@ pub(super) fn set_names<'a>(names: impl IntoIterator<Item = &'a SetName>) -> Str
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }
-
-/// Formats text of others as code.
-pub(super) fn quoted(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'"))
-}

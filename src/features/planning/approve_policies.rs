@@ -22,7 +22,7 @@ use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
 use lockkeeper_policy::verdict::Verdict;
 
 use super::approvals::{
-    self, ApprovalOutcome, person, plans_of_head, quoted, refused_report, report_on, set_names,
+    self, ApprovalOutcome, person, plans_of_head, refused_report, report_on, set_names,
     teams_left_out_sentence, with_teams_left_out,
 };
 use super::hooks::{self, HookFacts};
@@ -36,7 +36,7 @@ use crate::command::ApprovePoliciesCommand;
 use crate::config::access::Action;
 use crate::features::replies::reply::Reply;
 use crate::forges::ForgeError;
-use crate::model::{PlanId, PlanRecord, PlanState, WorkspaceName};
+use crate::model::{PlanId, PlanRecord, PlanState, WorkspaceName, code_span};
 use crate::render::{Next, ProjectReport, UserText, approval_sentence};
 use crate::store::{PlanPolicies, PolicyApprove};
 
@@ -281,7 +281,7 @@ impl ApprovalRequest<'_> {
             PolicyApprove::Stored => {
                 outcome.done.push(format!(
                     "{} approved the violations of {}.",
-                    quoted(&cx.row.actor.login),
+                    code_span(&cx.row.actor.login),
                     set_names(approvals.iter().map(|approval| &approval.set))
                 ));
                 outcome.done.extend(teams_left_out_sentence(teams_missed));
@@ -299,7 +299,7 @@ impl ApprovalRequest<'_> {
         let is_given = found.approvals.iter().any(|approval| {
             approval.set == *name && approval.plan == plan.id && approval.person == self.person
         });
-        let login = quoted(&self.cx.row.actor.login);
+        let login = code_span(&self.cx.row.actor.login);
         is_given.then(|| format!("{login} has already approved the violations of `{name}`."))
     }
 
@@ -322,7 +322,7 @@ impl ApprovalRequest<'_> {
         if set.prevent_self_approve && decision.is_author {
             return Ok(ApprovalAnswer::Refused(format!(
                 "{} opened this pull request, so somebody else must approve `{name}` (`prevent_self_approve`).",
-                quoted(login)
+                code_span(login)
             )));
         }
         let new = PolicyApproval {
@@ -351,7 +351,7 @@ impl ApprovalRequest<'_> {
         if counting.peek().is_some() {
             let sentence = format!(
                 "{} has already approved `{name}`, and somebody else must approve it, too.",
-                quoted(login)
+                code_span(login)
             );
             // Others may have had the same login.
             return Ok(if counting.any(|approval| approval.person == new.person) {
@@ -435,6 +435,6 @@ async fn stale(
 
 fn not_an_owner(login: &str, set: &PolicySet, verdict: &Verdict, teams_left_out: usize) -> String {
     let who = approval_sentence(&set.owners, Some(verdict), "it");
-    let refusal = format!("{} may not approve `{}`. {who}", quoted(login), set.name);
+    let refusal = format!("{} may not approve `{}`. {who}", code_span(login), set.name);
     with_teams_left_out(refusal, teams_left_out)
 }

@@ -11,7 +11,7 @@ use super::{CommandSpec, permission, tally};
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::features::replies::reply::Reply;
-use crate::model::{Actor, CommandId, CommandKind, Origin};
+use crate::model::{Actor, CommandId, CommandKind, Origin, code_span};
 use crate::queue::JobError;
 use crate::render::{Body, CancelEffect, CancelLine, UserText};
 use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, StopRequest};
@@ -104,13 +104,13 @@ async fn cancel(
 
 /// Says who cancelled a command, as a clause.
 pub(crate) fn why(who: &Actor) -> String {
-    let login = who.login.replace('`', "'");
+    let login = code_span(&who.login);
     match who.origin {
         Origin::Page | Origin::Api | Origin::Git | Origin::Cli => {
-            format!("`{login}` cancelled it {}", who.origin.way())
+            format!("{login} cancelled it {}", who.origin.way())
         }
         Origin::Comment | Origin::Pull | Origin::Reconciler | Origin::Queue => {
-            format!("`{login}` cancelled it")
+            format!("{login} cancelled it")
         }
     }
 }

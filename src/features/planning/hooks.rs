@@ -21,7 +21,7 @@ use crate::features::registry::access_of_run;
 use crate::features::replies::reply::Reply;
 use crate::git::Checkout;
 use crate::model::{
-    CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId, RunKind,
+    CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId, RunKind, code_span,
 };
 use crate::queue::JobError;
 use crate::render::status;
@@ -157,8 +157,8 @@ impl Failed {
         Reply::refused(
             "pre_workflow_hook",
             format!(
-                "the hook `{}` before the command failed: {why}.",
-                called.replace('`', "'")
+                "the hook {} before the command failed: {why}.",
+                code_span(&called)
             ),
             vec![
                 format!(

@@ -12,7 +12,6 @@ use lockkeeper_policy::sets::{PolicySet, SetDigest, SetName};
 use lockkeeper_policy::verdict::Verdict;
 
 use super::CommandCx;
-use super::approvals::quoted;
 use super::policies::{PlannedRules, Policies};
 use super::projects::Work;
 use crate::authz;
@@ -21,6 +20,7 @@ use crate::features::replies::statuses::{self, NewestRuns};
 use crate::forges::ForgeError;
 use crate::model::{
     CommitState, CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoId, RunKind,
+    code_span,
 };
 use crate::render::status::PolicyCounts;
 use crate::render::{
@@ -469,7 +469,7 @@ fn former_hint(
 }
 
 fn former_sentence(name: &SetName, logins: &[String]) -> Option<String> {
-    let people: Vec<String> = logins.iter().map(|login| quoted(login)).collect();
+    let people: Vec<String> = logins.iter().map(|login| code_span(login)).collect();
     match people.as_slice() {
         [] => None,
         [one] => Some(format!(

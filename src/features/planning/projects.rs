@@ -41,7 +41,7 @@ use crate::features::registry::access_of_run;
 use crate::features::replies::reply::Reply;
 use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::model::{
-    Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName,
+    Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName, code_span,
 };
 use crate::queue::RunPermit;
 use crate::render::ProjectReport;
@@ -127,9 +127,9 @@ pub(super) fn argument_of_other_tool(
         .comments
         .extra_args()
         .of_other_tool(extra, tool)?;
-    let argument = argument.replace('`', "'");
+    let argument = code_span(argument);
     Some(format!(
-        "only {} supports the argument `{argument}`, and this project uses {}",
+        "only {} supports the argument {argument}, and this project uses {}",
         only.title(),
         tool.title()
     ))
@@ -149,8 +149,8 @@ fn var_file_refusal(ctx: &RunCtx, extra: &[String]) -> Option<Reply> {
     Some(Reply::refused(
         "var_file",
         format!(
-            "the variables file `{}` lies outside of the project's directory.",
-            first.replace('`', "'")
+            "the variables file {} lies outside of the project's directory.",
+            code_span(first)
         ),
         vec![
             "Name a file below the project's directory, without `..` at its beginning.".to_owned(),

@@ -35,7 +35,8 @@ use crate::discovery::Project;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
 use crate::model::{
-    CommandOutcome, CommitSha, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind,
+    CommandOutcome, CommitSha, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId,
+    RunKind, code_span,
 };
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
@@ -259,7 +260,7 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
 
 /// Refuses an import that could be for several projects: a resource is in one state only.
 fn several(found: &[Project]) -> Reply {
-    let flags = |project: &Project| Some(format!("`{}`", project.key.flags()?.replace('`', "'")));
+    let flags = |project: &Project| Some(code_span(&project.key.flags()?));
     let mut named: Vec<String> = found.iter().take(MOST_NAMED).filter_map(flags).collect();
     if found.len() > MOST_NAMED {
         named.push(format!("and {} more", found.len() - MOST_NAMED));

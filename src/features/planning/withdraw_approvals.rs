@@ -14,7 +14,7 @@ use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, PolicySet, SetName};
 
 use super::CommandCx;
 use super::approvals::{
-    self, ApprovalOutcome, person, plans_of_head, quoted, report_on, set_names, with_teams_left_out,
+    self, ApprovalOutcome, person, plans_of_head, report_on, set_names, with_teams_left_out,
 };
 use super::policies::PlannedRules;
 use super::projects::{self, Work};
@@ -24,7 +24,7 @@ use crate::command::ApprovePoliciesCommand;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
 use crate::forges::ForgeError;
-use crate::model::{CommitStatus, PlanRecord, ProjectKey, ProjectOutcome};
+use crate::model::{CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, code_span};
 use crate::render::{Next, ProjectReport, owner_sentence, status};
 use crate::store::{ProjectApproval, SetApprovals};
 
@@ -160,7 +160,7 @@ impl Withdrawal<'_> {
 
     /// Says what was withdrawn in a project.
     fn outcome(&self, project: &ProjectKey) -> ApprovalOutcome {
-        let login = quoted(&self.cx.row.actor.login);
+        let login = code_span(&self.cx.row.actor.login);
         let (mut all, mut own, mut left) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for given in self.given.iter().filter(|given| given.project == *project) {
             let set = &given.approval.set;

@@ -79,4 +79,4 @@ pub use review::{Approval, CheckState, IgnoredStatuses, MergeObstacle, Mergeabil
 pub use run_user::{InvalidUser, RunUser};
 pub use status::{CommitState, CommitStatus, StatusContext, StatusTarget};
 pub use text::{text_enum, text_type};
-pub use words::{is_hidden, literal_dir, quote, read_literal_dir};
+pub use words::{code_span, is_hidden, literal_dir, quote, read_literal_dir, without_backticks};

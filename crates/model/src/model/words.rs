@@ -1,4 +1,4 @@
-//! Quotes words of commands so that people can copy them.
+//! Quotes words of commands so that people can copy them, and text of other people so that it stays text.
 
 /// Returns true if a character is invisible. A comment that is read as a command may not have one, because nobody
 /// would see the meaning.
@@ -17,6 +17,16 @@ pub fn quote(word: &str) -> String {
         .allow_nul(true)
         .quote(word)
         .map_or_else(|_| word.to_owned(), Into::into)
+}
+
+/// Formats text of other people as code in a sentence. The text can neither end the code nor mention anybody.
+pub fn code_span(text: &str) -> String {
+    format!("`{}`", without_backticks(text))
+}
+
+/// Replaces the backticks in text of other people with apostrophes, because pairs of them mark code.
+pub fn without_backticks(text: &str) -> String {
+    text.replace('`', "'")
 }
 
 /// Characters that make a directory a pattern.
@@ -51,4 +61,16 @@ pub fn read_literal_dir(text: &str) -> Option<String> {
         }
     }
     Some(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_other_people_cannot_end_the_code() {
+        assert_eq!(code_span("net"), "`net`");
+        assert_eq!(code_span("a` @ops `b"), "`a' @ops 'b`");
+        assert_eq!(code_span(""), "``");
+    }
 }

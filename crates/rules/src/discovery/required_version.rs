@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::code::{self, CodeBudget, UnreadFile};
 use super::version_constraint::{InvalidConstraint, VersionConstraint};
-use crate::model::{Distribution, RepoPath};
+use crate::model::{Distribution, RepoPath, code_span};
 
 const KEY: &str = "required_version";
 
@@ -89,10 +89,10 @@ impl RequiredVersions {
 impl fmt::Display for RequiredVersion {
     /// Writes ``line 3 of `net/versions.tf` says `~> 1.9.0` ``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = self.file.as_str().replace('`', "'");
+        let file = code_span(self.file.as_str());
         match self.line {
-            Some(line) => write!(f, "line {line} of `{file}`")?,
-            None => write!(f, "`{file}`")?,
+            Some(line) => write!(f, "line {line} of {file}")?,
+            None => f.write_str(&file)?,
         }
         match &self.constraint {
             Ok(constraint) => write!(f, " says `{constraint}`"),

@@ -1,7 +1,7 @@
 //! Builds the refusals that do not depend on a project. Each names its rule, the actual value, and the way out (P10).
 
 use super::report::{CommandRefusal, UserText};
-use crate::model::RepoId;
+use crate::model::{RepoId, code_span};
 
 impl CommandRefusal {
     /// Creates a refusal. `reason` is its name for programs, in the hidden last line of a comment.
@@ -80,8 +80,8 @@ impl CommandRefusal {
         Self::new(
             "not_available",
             format!(
-                "this version of Lockkeeper does not support `{}`.",
-                word.replace('`', "'")
+                "this version of Lockkeeper does not support {}.",
+                code_span(word)
             ),
             [format!("It supports {}.", quoted.join(", "))],
         )

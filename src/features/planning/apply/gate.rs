@@ -19,7 +19,7 @@ use crate::features::planning::{CommandCx, needs, seen};
 use crate::features::registry::{plan_notices, refused_apply};
 use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
-    PullState, RunId, RunKind,
+    PullState, RunId, RunKind, code_span,
 };
 use crate::render::{Next, ProjectReport, UserText};
 use crate::store::{ApplyChecks, ApplyGate, ApplyGrant, LockAttempt, PlanPolicies, TeamMember};
@@ -331,13 +331,7 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
     if first.is_some() && second.is_some() && first != second && !is_one_person {
         return Ok(());
     }
-    let told = |actor: &Actor| {
-        format!(
-            "`{}` ({})",
-            actor.login.replace('`', "'"),
-            actor.origin.way()
-        )
-    };
+    let told = |actor: &Actor| format!("{} ({})", code_span(&actor.login), actor.origin.way());
     let why = match (&planner, &first, &second) {
         (Some(planner), Some(_), Some(_)) if is_one_person && first != second => format!(
             "and {} made the plan, which is another login of the same account of this server",

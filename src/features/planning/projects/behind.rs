@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::Work;
 use crate::features::planning::CommandCx;
 use crate::git::BaseCommit;
-use crate::model::{CommitSha, ProjectKey, RepoPath};
+use crate::model::{CommitSha, ProjectKey, RepoPath, code_span, without_backticks};
 use crate::queue::JobError;
 
 /// Maximum number of commits that the note names.
@@ -86,14 +86,14 @@ fn project(key: &ProjectKey) -> String {
         format!("{}/{}", key.dir, key.workspace)
     };
     let text = key.name.as_ref().map_or(place, ToString::to_string);
-    format!("`{}`", text.replace('`', "'"))
+    code_span(&text)
 }
 
 fn named(commit: &BaseCommit) -> String {
     format!(
         "`{}` {}",
         commit.commit.short(),
-        commit.title.replace('`', "'")
+        without_backticks(&commit.title)
     )
 }
 

@@ -10,7 +10,7 @@ use crate::features::planning::stop::Stop;
 use crate::features::planning::{CommandCx, config_file};
 use crate::features::replies::queued;
 use crate::features::replies::reply::Reply;
-use crate::model::{PlanRecord, ProjectKey, ProjectName, Waiter};
+use crate::model::{PlanRecord, ProjectKey, ProjectName, Waiter, without_backticks};
 
 /// Maximum number of waiting projects in a reply.
 const MOST_WAITING: usize = 5;
@@ -145,8 +145,9 @@ async fn waits(
     let mut lines = Vec::new();
     for waiter in waiting.iter().filter(is_meant).take(MOST_WAITING) {
         let place = queued::place(cx.ctx, waiter).await?;
-        lines
-            .extend(place.map(|place| format!("{}: {}.", waiter.project, place.replace('`', "'"))));
+        lines.extend(
+            place.map(|place| format!("{}: {}.", waiter.project, without_backticks(&place))),
+        );
     }
     if lines.is_empty() {
         return Ok(None);

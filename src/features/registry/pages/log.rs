@@ -15,6 +15,7 @@ use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::{Badge, PastTime, query, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
+use crate::model::code_span;
 
 /// Number of records on a page.
 const SHOWN: i64 = 50;
@@ -180,8 +181,8 @@ fn unknown(asked: &str) -> WebError {
         StatusCode::NOT_FOUND,
         "Record not found",
         format!(
-            "The log has no record `{}`, or you may not see it.",
-            shown(asked).replace('`', "'")
+            "The log has no record {}, or you may not see it.",
+            code_span(&shown(asked))
         ),
     )
 }

@@ -28,7 +28,7 @@ use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::{Badge, PastTime, PullName, shown, size};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
-use crate::model::ProjectKey;
+use crate::model::{ProjectKey, code_span};
 
 /// Maximum number of versions and of uses on a page.
 const MOST_VERSIONS: usize = 200;
@@ -247,8 +247,8 @@ pub(super) fn unknown(asked: &str) -> WebError {
         StatusCode::NOT_FOUND,
         "Module not found",
         format!(
-            "The registry has no `{}`, or you may not see it.",
-            shown(asked).replace('`', "'")
+            "The registry has no {}, or you may not see it.",
+            code_span(&shown(asked))
         ),
     )
 }

@@ -3,6 +3,7 @@
 use lockkeeper_registry::versions::VersionKey;
 
 use super::VersionUse;
+use crate::model::without_backticks;
 use crate::render::{ModuleNote, UserText};
 
 /// Maximum number of versions in a refusal. The comment of the plan lists more.
@@ -41,8 +42,7 @@ pub(crate) fn refused_apply(uses: &[VersionUse]) -> UserText {
         .take(MOST_NAMED)
         .map(|note| {
             let kind = note.takedown.as_deref().unwrap_or_default();
-            // Backticks would begin or end a piece of code.
-            let reason = note.reason.replace('`', "'");
+            let reason = without_backticks(&note.reason);
             let reason = reason.trim_end_matches(['.', '!', '?']);
             format!(
                 "`{} {}`, which was taken down ({kind}) on {}: {reason}",

@@ -14,7 +14,9 @@ use super::reviews;
 use super::rules::{self, BranchRules, RequiredCheck};
 use super::{GitHub, pull_words};
 use crate::forges::ForgeError;
-use crate::model::{CheckState, IgnoredStatuses, MergeObstacle, Mergeability, Pull, PullRef};
+use crate::model::{
+    CheckState, IgnoredStatuses, MergeObstacle, Mergeability, Pull, PullRef, code_span,
+};
 
 /// Waits while GitHub computes whether a pull can be merged. The computation begins with the first request and takes
 /// seconds.
@@ -113,7 +115,7 @@ fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<MergeObstacle
         RequiredState::Pending => is(CheckState::Pending),
         RequiredState::Failed => is(CheckState::Failed),
         RequiredState::OfUnknownApp => Some(MergeObstacle::Hidden {
-            rule: format!("the required check `{}`", check.context.replace('`', "'")),
+            rule: format!("the required check {}", code_span(&check.context)),
             why: "it must come from a specific GitHub App, and GitHub does not return which App set the status"
                 .to_owned(),
         }),

@@ -10,7 +10,7 @@ use super::call::{Call, RequestFailure};
 use super::merging::hidden_by;
 use super::pages::Pages;
 use super::{GitHub, cut_chars, repo_path, segment};
-use crate::model::{BranchName, MergeObstacle, RepoId};
+use crate::model::{BranchName, MergeObstacle, RepoId, code_span};
 
 /// Check that has to pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,7 +288,7 @@ impl BranchRules {
     fn hide(&mut self, rule: &str) {
         let rule = match rule.split_once(' ') {
             Some(_) => format!("the rule {rule}"),
-            None => format!("the rule `{}`", cut_chars(&rule.replace('`', "'"), 60)),
+            None => format!("the rule {}", code_span(&cut_chars(rule, 60))),
         };
         let hidden = MergeObstacle::Hidden {
             rule,

@@ -1,9 +1,9 @@
 //! Checks `mergeable`: the answer of the forge, without the obstacles that Lockkeeper itself still has to remove
 //! (reference 8.3).
 
-use super::words::{SentenceNames, name, names, then, unknown};
+use super::words::{SentenceNames, names, then, unknown};
 use super::{Fact, Mergeability, Refusal, RequirementFacts};
-use crate::model::{CheckState, MergeObstacle};
+use crate::model::{CheckState, MergeObstacle, code_span};
 
 pub(super) fn mergeable(facts: &RequirementFacts, words: &SentenceNames<'_>) -> Option<Refusal> {
     match &facts.mergeability {
@@ -55,10 +55,10 @@ fn blocked(obstacles: &[MergeObstacle], words: &SentenceNames<'_>) -> Refusal {
 fn clause(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
     match obstacle {
         MergeObstacle::Draft => "it is a draft".to_owned(),
-        MergeObstacle::Conflicts => format!("it conflicts with {}", name(words.base)),
+        MergeObstacle::Conflicts => format!("it conflicts with {}", code_span(words.base)),
         MergeObstacle::Behind => format!(
             "it does not contain the newest commits of {}",
-            name(words.base)
+            code_span(words.base)
         ),
         MergeObstacle::Check { name: check, state } => {
             let state = match state {
@@ -66,7 +66,7 @@ fn clause(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
                 CheckState::Pending => "is pending",
                 CheckState::Failed => "failed",
             };
-            format!("the required check {} {state}", name(check))
+            format!("the required check {} {state}", code_span(check))
         }
         MergeObstacle::Approvals { wanted, given } => {
             let wanted = if *wanted == 1 {
@@ -91,7 +91,7 @@ fn clause(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
         MergeObstacle::Hidden { rule, why } => {
             format!("Lockkeeper cannot check {rule}, because {why}")
         }
-        MergeObstacle::Other(word) => format!("the forge calls it {}", name(word)),
+        MergeObstacle::Other(word) => format!("the forge calls it {}", code_span(word)),
         MergeObstacle::Unexplained => {
             "the forge calls it blocked, although all rules that it reports are met".to_owned()
         }
@@ -99,7 +99,7 @@ fn clause(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
 }
 
 fn hint(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
-    let base = name(words.base);
+    let base = code_span(words.base);
     match obstacle {
         MergeObstacle::Draft => then("Mark the pull request as ready for review"),
         MergeObstacle::Conflicts => format!("Resolve the conflicts with {base} and push. Lockkeeper plans the push automatically."),

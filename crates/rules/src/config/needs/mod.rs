@@ -11,7 +11,7 @@ pub use facts::{BaseGap, Fact, RequirementFacts};
 pub use words::{SentenceNames, UnmetRequirement};
 
 use super::repos::{Decided, Demands};
-use crate::model::{Approval, CommitSha, Mergeability, Requirement};
+use crate::model::{Approval, CommitSha, Mergeability, Requirement, code_span};
 
 /// Facts that a decision depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn approved(
         said.push(format!(
             "the {approvals} by {} {were} given before the base branch changed to {}",
             words::names(&approval.before_base),
-            words::name(words.base)
+            code_span(words.base)
         ));
     }
     let more = [
@@ -129,7 +129,7 @@ fn approved(
             if people.len() == 1 { one } else { many }
         ));
     }
-    let author = words::name(words.author);
+    let author = code_span(words.author);
     let ways = match &stale {
         Some((head, _)) => vec![
             words::then(&format!(
@@ -142,7 +142,7 @@ fn approved(
         None if !approval.before_base.is_empty() => vec![words::then(&format!(
             "Ask for a new review: somebody other than the author {author} must approve the pull request with its \
              present base branch {}",
-            words::name(words.base)
+            code_span(words.base)
         ))],
         None => {
             vec![words::then(&format!("Somebody other than the author {author} must approve the pull request"))]
@@ -162,7 +162,7 @@ fn undiverged(fact: &Fact<BaseGap>, words: &SentenceNames<'_>) -> Option<Refusal
             ));
         }
     };
-    let base = words::name(words.base);
+    let base = code_span(words.base);
     let has = if gap.in_planned == 1 {
         "1 commit".to_owned()
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::CommitSha;
+use crate::model::{CommitSha, code_span};
 
 /// A demand that is not met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +43,6 @@ pub(super) fn then(way: &str) -> String {
     format!("{way}; then run the command again.")
 }
 
-/// Formats an external text as code, so that it mentions nobody and breaks no markup.
-pub(super) fn name(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'"))
-}
-
 /// Formats a commit: `` `abc12345` ``.
 pub(super) fn commit(commit: &CommitSha) -> String {
     format!("`{}`", commit.short())
@@ -58,7 +53,7 @@ pub(super) fn commit(commit: &CommitSha) -> String {
 pub(super) fn approvals_of_older(all: &BTreeMap<String, Option<CommitSha>>) -> Option<String> {
     let of = |(login, of): (&String, &Option<CommitSha>)| {
         let of = of.as_ref().map_or_else(|| "unknown".to_owned(), commit);
-        format!("{of}, by {}", name(login))
+        format!("{of}, by {}", code_span(login))
     };
     let mut shown: Vec<String> = all.iter().take(SHOWN).map(of).collect();
     if all.len() > SHOWN {
@@ -77,7 +72,7 @@ const SHOWN: usize = 10;
 
 /// Lists names: `` `a`, `b` and `c` ``.
 pub(super) fn names(all: &BTreeSet<String>) -> String {
-    let mut shown: Vec<String> = all.iter().take(SHOWN).map(|text| name(text)).collect();
+    let mut shown: Vec<String> = all.iter().take(SHOWN).map(|text| code_span(text)).collect();
     if all.len() > SHOWN {
         shown.push(format!("{} more", all.len() - SHOWN));
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::clean::clean;
 use super::counts::plan_counts;
-use crate::model::{PlanChanges, PlanCounts, PlannedAction, ResourceChange};
+use crate::model::{PlanChanges, PlanCounts, PlannedAction, ResourceChange, code_span};
 use crate::render::escape::shorten;
 
 /// Maximum number of addresses that a message names.
@@ -69,12 +69,7 @@ fn missing(text: &str, changes: &PlanChanges) -> Option<String> {
     if missing.is_empty() {
         return None;
     }
-    let name = |change: &&ResourceChange| {
-        format!(
-            "`{}`",
-            shorten(&change.address, LONGEST_NAME).replace('`', "'")
-        )
-    };
+    let name = |change: &&ResourceChange| code_span(&shorten(&change.address, LONGEST_NAME));
     let mut names: Vec<String> = missing.iter().take(NAMED).map(name).collect();
     if missing.len() > NAMED {
         names.push(format!("{} more", missing.len() - NAMED));

@@ -14,6 +14,7 @@ use regex::Regex;
 use serde::Serialize;
 
 use super::project::{Block, folded};
+use crate::model::code_span;
 use crate::render::escape::shorten;
 use crate::render::report::{PolicyReport, PolicySetReport, Report, approvers};
 
@@ -356,7 +357,7 @@ fn names(names: &[String], last: &str) -> String {
     let mut all: Vec<String> = names
         .iter()
         .take(MOST_NAMES)
-        .map(|name| format!("`{}`", name.replace('`', "'")))
+        .map(|name| code_span(name))
         .collect();
     if names.len() > MOST_NAMES {
         all.push(format!("{} more", names.len() - MOST_NAMES));

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 
+use super::errors::{no_such_lock, several_locks};
 use super::{KeptLockReason, action, explain};
 use crate::authz::Resource;
 use crate::config::access::NetworkRequester;
@@ -37,7 +38,7 @@ pub(super) async fn give_lock(
     requested: LockAction,
 ) -> Result<HandedOver, WebError> {
     let Some(lock) = web.store.lock_get(id).await? else {
-        return Err(WebError::no_such_lock(asked));
+        return Err(no_such_lock(asked));
     };
     let LockAction { to, force, reason } = requested;
     let giving = HandOver {
@@ -52,7 +53,7 @@ pub(super) async fn give_lock(
         .await?;
     match web.giving.give(&giving).await? {
         HandOverOutcome::Done(given) => Ok(*given),
-        HandOverOutcome::NotHeld => Err(WebError::no_such_lock(asked)),
+        HandOverOutcome::NotHeld => Err(no_such_lock(asked)),
         HandOverOutcome::Refused(lock, why) => {
             Err(kept(why, &explain(&lock, why, &web.executable)))
         }
@@ -127,7 +128,7 @@ pub(super) async fn the_lock(
 ) -> Result<Lock, WebError> {
     match find_seen_lock(web, sight, asked).await? {
         LockLookup::One(lock) => Ok(*lock),
-        LockLookup::None => Err(WebError::no_such_lock(asked)),
-        LockLookup::Several => Err(WebError::several_locks(asked)),
+        LockLookup::None => Err(no_such_lock(asked)),
+        LockLookup::Several => Err(several_locks(asked)),
     }
 }

@@ -10,6 +10,7 @@
 //! | `api.rs` | `/api/locks/{id}` |
 //! | `atlantis.rs` | `/api/locks` and `DELETE /locks`, which scripts of Atlantis call |
 //! | `cli.rs` | `lockkeeper locks` |
+//! | `errors.rs` | answers to requests for locks that are not there |
 //! | `expiry.rs` | warns about unused locks, and releases them when they expire |
 
 mod actions;
@@ -17,6 +18,7 @@ mod api;
 mod atlantis;
 mod cli;
 mod dashboard;
+mod errors;
 mod expiry;
 mod give;
 mod hand_over;

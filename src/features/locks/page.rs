@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{LockAction, LockLookup, find_seen_lock, give_lock, read_reason};
 use super::dashboard::{LockLine, Notice};
+use super::errors::no_such_lock;
 use super::explain;
 use super::view::{LockDetails, MOST_WAITERS};
 use crate::authz::Resource;
@@ -160,7 +161,7 @@ pub(super) async fn show(
         .store
         .lock_get(id)
         .await?
-        .ok_or_else(|| WebError::no_such_lock(&asked))?;
+        .ok_or_else(|| no_such_lock(&asked))?;
     sight.require_access(&Resource::Lock(&lock)).await?;
     let now = web.clock.now();
     let LockDetails {
@@ -214,7 +215,7 @@ async fn lead_to(web: &WebState, sight: &VisibleScope, asked: &str) -> Result<Re
             "/?q={}",
             utf8_percent_encode(asked.trim_end_matches('/'), NON_ALPHANUMERIC)
         ),
-        LockLookup::None => return Err(WebError::no_such_lock(asked)),
+        LockLookup::None => return Err(no_such_lock(asked)),
     };
     Ok(Redirect::to(&web.link(&path)).into_response())
 }
@@ -235,7 +236,7 @@ pub(super) async fn change(
     Segment(asked): Segment,
     form: Confirmed<LockForm>,
 ) -> Result<Redirect, WebError> {
-    let id: LockId = asked.parse().map_err(|_| WebError::no_such_lock(&asked))?;
+    let id: LockId = asked.parse().map_err(|_| no_such_lock(&asked))?;
     let LockForm { to, force, reason } = form.fields;
     let to = read_pull(&to)?;
     let action = LockAction {

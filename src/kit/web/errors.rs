@@ -155,26 +155,6 @@ impl WebError {
         )
     }
 
-    /// Failure for a lock that nobody holds.
-    pub(crate) fn no_such_lock(asked: &str) -> Self {
-        let asked = shown(asked);
-        let message = format!(
-            "There is no lock “{asked}”. Most likely it was released. That happens when its pull request is merged or closed, \
-             with an unlock comment, when its plan fails, or when somebody releases it here."
-        );
-        Self::new(StatusCode::NOT_FOUND, "Lock not found", message)
-    }
-
-    /// Failure for a classic name of more than one lock.
-    pub(crate) fn several_locks(asked: &str) -> Self {
-        let asked = shown(asked);
-        let message = format!(
-            "More than one lock has the name “{asked}”, and none was changed. Put the host before the name, as in \
-             github.com/owner/repo/path/workspace, or use the identifier that GET /api/locks shows as ID."
-        );
-        Self::new(StatusCode::CONFLICT, "Ambiguous lock name", message)
-    }
-
     /// Failure for a run that never existed or was removed.
     pub(crate) fn no_such_run() -> Self {
         let message = "No run has this identifier. The address may be incomplete, or the run is older than the runs that \

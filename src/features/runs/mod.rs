@@ -8,10 +8,12 @@
 //! | `stream.rs` | `/jobs/{id}/events`: the output of a run while it is printed |
 //! | `ansi.rs` | the colours of terminals as HTML |
 //! | `commands.rs` | the newest commands, with their runs, for other pages |
+//! | `errors.rs` | answers to requests for runs that are not there or cannot be cancelled |
 
 mod ansi;
 mod api;
 mod commands;
+mod errors;
 mod page;
 mod policies;
 mod stream;

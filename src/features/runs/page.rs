@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::ansi::AnsiToHtml;
 use super::commands::pull_page;
+use super::errors::{apply_must_be_confirmed, command_is_over, no_such_run, run_removed};
 use super::policies::{PolicyPanel, panels};
 use crate::authz::Resource;
 use crate::config::access::Action;
@@ -83,14 +84,14 @@ pub(super) async fn find_run(
     sight: &VisibleScope,
     asked: &str,
 ) -> Result<RunRow, WebError> {
-    let id: RunId = asked.parse().map_err(|_| WebError::no_such_run())?;
+    let id: RunId = asked.parse().map_err(|_| no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
         sight
             .require_access(&Resource::Repository(&run.pull.repo))
             .await?;
         return Ok(run);
     }
-    Err(removed(web, asked).unwrap_or_else(WebError::no_such_run))
+    Err(removed(web, asked).unwrap_or_else(no_such_run))
 }
 
 /// Returns the failure for a removed run. The identifier contains the time of the request (RFC 9562, version 7). A run
@@ -102,7 +103,7 @@ fn removed(web: &WebState, asked: &str) -> Option<WebError> {
     let asked_at = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
     let keep = web.keep_runs?;
     let is_old = web.clock.now() - asked_at > TimeDelta::from_std(keep).ok()?;
-    (asked_at >= FIRST && is_old).then(|| WebError::run_removed(keep, asked_at))
+    (asked_at >= FIRST && is_old).then(|| run_removed(keep, asked_at))
 }
 
 /// Shows the page of a run.
@@ -118,7 +119,7 @@ pub(super) async fn show(
         .store
         .command_get(run.command)
         .await?
-        .ok_or_else(WebError::no_such_run)?;
+        .ok_or_else(no_such_run)?;
     // Findings quote the plan, so they are for the same people as its output.
     let (output, found) = if visitor.has_signed_in() {
         let output = read_output(&web.store, run.id).await?;
@@ -221,8 +222,8 @@ pub(super) async fn cancel(
         Cancelling::Dropped | Cancelling::Interrupted => {
             Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id))))
         }
-        Cancelling::ApplyRunning => Err(WebError::apply_must_be_confirmed()),
-        Cancelling::Over => Err(WebError::command_is_over()),
+        Cancelling::ApplyRunning => Err(apply_must_be_confirmed()),
+        Cancelling::Over => Err(command_is_over()),
     }
 }
 

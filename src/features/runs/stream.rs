@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::ansi::AnsiToHtml;
+use super::errors::too_many_viewers;
 use super::page::{PIECES, find_run};
 use crate::authz::Resource;
 use crate::kit::web::extract::{LenientQuery, Segment};
@@ -59,7 +60,7 @@ pub(super) async fn events(
     let run = find_run(&web, &sight, &asked).await?;
     let place = Arc::clone(&web.viewers)
         .try_acquire_owned()
-        .map_err(|_| WebError::too_many_viewers())?;
+        .map_err(|_| too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
     let mut watch = RunWatcher {
         store: web.store.clone(),

@@ -1,14 +1,12 @@
 //! Failures of the pages and the API: what happened, and the way out (P10).
 
 use std::any::Any;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tracing::error;
 
@@ -155,24 +153,6 @@ impl WebError {
         )
     }
 
-    /// Failure for a run that never existed or was removed.
-    pub(crate) fn no_such_run() -> Self {
-        let message = "No run has this identifier. The address may be incomplete, or the run is older than the runs that \
-                       this server keeps.";
-        Self::new(StatusCode::NOT_FOUND, "Run not found", message)
-    }
-
-    /// Failure for a run that is older than the retention time.
-    pub(crate) fn run_removed(kept: Duration, asked_at: DateTime<Utc>) -> Self {
-        let days = kept.as_secs() / 86_400;
-        let message = format!(
-            "This server removes commands and their runs after {days} days (--keep-runs), and this one is from {}. The \
-             comment on its pull request still has the result.",
-            asked_at.format("%Y-%m-%d")
-        );
-        Self::new(StatusCode::GONE, "This run was removed", message)
-    }
-
     /// Failure that changed nothing, with a field, a word for programs and a way out. Pairs of backticks in the texts
     /// mark code.
     pub(crate) fn nothing_changed(
@@ -225,20 +205,6 @@ impl WebError {
             "unreadable",
             "Send a JSON object. If all fields are optional, the body can be empty.",
         )
-    }
-
-    /// Failure for interrupting an apply without confirmation.
-    pub(crate) fn apply_must_be_confirmed() -> Self {
-        let message = "This apply is in progress and was not interrupted, because that can leave the infrastructure half \
-                       changed. To interrupt it anyway, open the page of the run again and confirm it there.";
-        Self::new(StatusCode::CONFLICT, "Apply is running", message)
-    }
-
-    /// Failure for cancelling a command that has ended.
-    pub(crate) fn command_is_over() -> Self {
-        let message =
-            "The command had ended before it could be cancelled. Its page shows the result.";
-        Self::new(StatusCode::CONFLICT, "Too late to cancel", message)
     }
 
     /// Failure for an invalid application.
@@ -471,12 +437,6 @@ impl WebError {
             "Inactive account",
             in_quotes(&message),
         )
-    }
-
-    /// Failure for a browser above the limit of viewers.
-    pub(crate) fn too_many_viewers() -> Self {
-        let message = "Too many browsers are watching runs on this replica. Reload the page to see new output.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Too many viewers", message)
     }
 
     /// Failure for a request that takes too long.

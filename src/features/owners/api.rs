@@ -105,13 +105,7 @@ pub(super) async fn add(
 pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, WebError> {
     match created {
         CreateOwner::Created(owner) => Ok(owner),
-        CreateOwner::AlreadyThere(owner) => Err(WebError::name_taken(
-            &format!(
-                "Owner `{}` already exists, added by {}.",
-                owner.name, owner.created_by
-            ),
-            "Use that owner, or choose another name.",
-        )),
+        CreateOwner::AlreadyThere(owner) => Err(super::errors::name_taken(&owner)),
         CreateOwner::TooMany(most) => Err(WebError::conflict(
             "Too many owners",
             &too_many_owners(most),

@@ -6,6 +6,7 @@
 //! | `api.rs` | `/api/owners` |
 //! | `claims_api.rs` | `/api/claims` |
 //! | `cli.rs` | `lockkeeper owners` and `lockkeeper claims` |
+//! | `errors.rs` | the answer to a request for a name that is taken |
 //! | `claimed.rs` | does the server work for a repository (`--require-claims`) |
 //! | `unused_claims.rs` | removes claims that nothing refers to |
 
@@ -13,6 +14,7 @@ mod api;
 pub(crate) mod claimed;
 mod claims_api;
 pub(crate) mod cli;
+mod errors;
 mod forms;
 mod page;
 mod unused_claims;

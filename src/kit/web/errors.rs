@@ -225,15 +225,6 @@ impl WebError {
         )
     }
 
-    /// Failure for a name that is taken, explained in a sentence.
-    pub(crate) fn name_taken(why: &str, way_out: &str) -> Self {
-        Self::conflict("Name already taken", why).with_details(
-            Some("name".to_owned()),
-            "name_taken",
-            way_out,
-        )
-    }
-
     /// Failure for a repository that another owner has claimed.
     pub(crate) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
         // Both have only plain characters, and the end must not be cut off.

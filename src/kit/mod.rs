@@ -1,5 +1,5 @@
-//! Shared parts of features. No part imports `features`. Errors that do not belong to a feature yet are still in
-//! `web`.
+//! Shared parts of features. No part imports `features`. `web` has the failures that several features answer with; each
+//! feature has its own.
 
 pub(crate) mod jobs;
 pub(crate) mod recent;

@@ -13,13 +13,22 @@ use crate::features::locks::KeptLockReason;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{Cancelling, WebError, WebState, shown};
 use crate::model::{
-    ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl,
-    Rights,
+    ApplicationChange, ApplicationId, ApplicationProblem, ApplicationSpec, Cause, CommandId, Lock,
+    OwnerName, RepoUrl, Rights,
 };
 use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
 
 /// Maximum number of shown commands of an application.
 const SHOWN: i64 = 20;
+
+/// Failure for an application with invalid fields.
+pub(crate) fn invalid_application(problems: &[ApplicationProblem]) -> WebError {
+    WebError::wrong_fields(
+        problems
+            .iter()
+            .map(|problem| (problem.field.as_str(), problem.text.as_str())),
+    )
+}
 
 /// Reads the identifier in the path.
 pub(super) fn app_id(asked: &str) -> Result<ApplicationId, WebError> {
@@ -158,7 +167,10 @@ async fn saved_or_why(
 ) -> Result<Application, WebError> {
     match saved {
         ApplicationSaved::Saved(app) => Ok(app),
-        ApplicationSaved::OwnedBy(url, owner) => Err(WebError::owned_by(&url, &owner)),
+        ApplicationSaved::OwnedBy(url, owner) => {
+            let why = claims::owned_by(&url, &owner);
+            Err(WebError::owned_by(&why, owner.as_str()))
+        }
         ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
         ApplicationSaved::NoOwner(name) => Err(WebError::no_such_owner(name.as_str())),
         ApplicationSaved::NotThere(_) => Err(WebError::no_such_app()),

@@ -237,7 +237,7 @@ pub(super) async fn add(
     let spec = body
         .fields()
         .spec(&web.forges)
-        .map_err(|problems| WebError::wrong_application(&problems))?;
+        .map_err(|problems| actions::invalid_application(&problems))?;
     let app = actions::register(&web, &owner, &spec, (&who, &cause(&who))).await?;
     Ok((StatusCode::CREATED, Json(app.into())))
 }
@@ -263,7 +263,7 @@ pub(super) async fn change(
     let change = body
         .fields()
         .change(&web.forges)
-        .map_err(|problems| WebError::wrong_application(&problems))?;
+        .map_err(|problems| actions::invalid_application(&problems))?;
     Ok(Json(
         actions::change(&web, &app, &change, (&who, &cause(&who)))
             .await?

@@ -17,7 +17,7 @@ mod requests;
 
 use std::sync::Arc;
 
-pub(crate) use actions::{register, unclaimed};
+pub(crate) use actions::{invalid_application, register, unclaimed};
 pub(crate) use api::removed_or_why;
 pub use requests::{
     ApplicationAction, apply_running, ask, ask_to_stop, busy, default_branch, over, queued_or_why,

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::authz::Resource;
-use crate::claims::{ChangeCredential, CredentialError};
+use crate::claims::{self, ChangeCredential, CredentialError};
 use crate::config::access::{Action, NetworkRequester};
 use crate::credential::{CredentialKind, GitAccess, PublicParts};
 use crate::features::applications::unclaimed;
@@ -348,7 +348,10 @@ fn why(error: CredentialError) -> WebError {
         CredentialError::Store(error) => error.into(),
         CredentialError::NoOwner(name) => WebError::no_such_owner(OwnerName::as_str(&name)),
         CredentialError::NotThere(_) => WebError::no_such_credential(),
-        CredentialError::OwnedBy { url, owner } => WebError::owned_by(&url, &owner),
+        CredentialError::OwnedBy { url, owner } => {
+            let why = claims::owned_by(&url, &owner);
+            WebError::owned_by(&why, owner.as_str())
+        }
         CredentialError::Invalid(error) => WebError::unusable_field(
             "kind",
             &error.to_string(),

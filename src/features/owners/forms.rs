@@ -185,7 +185,7 @@ async fn register(
     let spec = app
         .fields()
         .spec(&web.forges)
-        .map_err(|problems| WebError::wrong_application(&problems))?;
+        .map_err(|problems| applications::invalid_application(&problems))?;
     applications::register(web, &owner, &spec, (who, &cause(who))).await?;
     Ok(format!("/owners/{owner}?notice=app-added#applications"))
 }

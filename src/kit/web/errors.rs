@@ -13,8 +13,7 @@ use tracing::error;
 use super::WebState;
 use super::text::{seconds_text, shown};
 use crate::authz::{AuthzError, Denial};
-use crate::claims;
-use crate::model::{AccountId, ApplicationProblem, OwnerName, RepoUrl};
+use crate::model::AccountId;
 
 /// Way out on a server without sign-in, for everything that needs an account.
 const SIGN_IN: &str = "An administrator can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart the server.";
@@ -207,15 +206,6 @@ impl WebError {
         )
     }
 
-    /// Failure for an invalid application.
-    pub(crate) fn wrong_application(problems: &[ApplicationProblem]) -> Self {
-        Self::wrong_fields(
-            problems
-                .iter()
-                .map(|problem| (problem.field.as_str(), problem.text.as_str())),
-        )
-    }
-
     /// Failure for a conflict, explained in sentences.
     pub(crate) fn conflict(title: &'static str, why: &str) -> Self {
         Self::new(
@@ -225,19 +215,16 @@ impl WebError {
         )
     }
 
-    /// Failure for a repository that another owner has claimed.
-    pub(crate) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
-        // Both have only plain characters, and the end must not be cut off.
-        let message = in_quotes(&format!(
-            "{} Nothing was changed.",
-            claims::owned_by(url, owner)
-        ));
+    /// Failure for a repository that another owner has claimed, explained in sentences of plain characters.
+    pub(crate) fn owned_by(why: &str, owner: &str) -> Self {
+        // The address may be long, and the end must not be cut off.
+        let message = in_quotes(&format!("{why} Nothing was changed."));
         let failure = Self::new(StatusCode::CONFLICT, "Owned by another owner", message);
         let way_out =
             "Ask that owner to remove its applications and credentials for the repository.";
         let mut failure = failure.with_details(Some("url".to_owned()), "owned_by_another", way_out);
         if let Some(details) = &mut failure.details {
-            details.owner = Some(owner.to_string());
+            details.owner = Some(owner.to_owned());
         }
         failure
     }

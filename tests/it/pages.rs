@@ -22,3 +22,4 @@ mod owners;
 mod permission;
 pub mod repos;
 mod stream;
+mod views;

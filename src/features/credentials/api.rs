@@ -7,62 +7,27 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use super::view::CredentialView;
 use crate::authz::Resource;
 use crate::claims::{self, ChangeCredential, CredentialError};
 use crate::config::access::{Action, NetworkRequester};
-use crate::credential::{CredentialKind, GitAccess, PublicParts};
+use crate::credential::{CredentialKind, GitAccess};
 use crate::features::applications::unclaimed;
 use crate::features::owners::{cause, owner_name, repo_url};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};
 use crate::kit::web::reach::{VisibleScope, each, first_of};
-use crate::kit::web::text::rfc3339;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{CredentialId, OwnerName};
 use crate::secret::Secret;
-use crate::store::CredentialRow;
 
 /// Page of the list of credentials.
 #[derive(Serialize)]
 pub(super) struct CredentialsJson {
-    credentials: Vec<CredentialJson>,
+    credentials: Vec<CredentialView>,
     /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
-}
-
-/// A credential without its secret.
-#[derive(Serialize)]
-pub(super) struct CredentialJson {
-    id: String,
-    owner: String,
-    url: String,
-    kind: &'static str,
-    /// Public parts of the credential.
-    public: PublicParts,
-    /// Name of the key that it is encrypted with.
-    key: String,
-    created_by: String,
-    created_at: String,
-    updated_at: String,
-    used_at: Option<String>,
-}
-
-impl From<CredentialRow> for CredentialJson {
-    fn from(row: CredentialRow) -> Self {
-        Self {
-            id: row.id.to_string(),
-            owner: row.owner_name.to_string(),
-            url: row.url.to_string(),
-            kind: row.kind.as_str(),
-            public: row.public.0,
-            key: row.key_id.to_string(),
-            created_by: row.created_by,
-            created_at: rfc3339(row.created_at),
-            updated_at: rfc3339(row.updated_at),
-            used_at: row.used_at.map(rfc3339),
-        }
-    }
 }
 
 /// Query of the list.
@@ -99,7 +64,7 @@ pub(super) async fn list(
     let rows = first_of(rows, PAGE, |row| row.id);
     let next = next_of(&rows, |row| row.id.to_string());
     Ok(Json(CredentialsJson {
-        credentials: rows.into_iter().map(CredentialJson::from).collect(),
+        credentials: rows.iter().map(CredentialView::from).collect(),
         next,
     }))
 }
@@ -109,12 +74,12 @@ pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Json<CredentialJson>, WebError> {
+) -> Result<Json<CredentialView>, WebError> {
     let row = web.store.credential_get(credential_id(&asked)?).await?;
     sight
         .require_access(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
         .await?;
-    row.map(|row| Json(row.into()))
+    row.map(|row| Json(CredentialView::from(&row)))
         .ok_or_else(WebError::no_such_credential)
 }
 
@@ -215,7 +180,7 @@ pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     JsonBody(body): JsonBody<CredentialBody>,
-) -> Result<(StatusCode, Json<CredentialJson>), WebError> {
+) -> Result<(StatusCode, Json<CredentialView>), WebError> {
     let who = who.by_script();
     let owner = owner_name("owner", body.owner.as_deref().unwrap_or_default());
     web.permit(
@@ -247,7 +212,7 @@ pub(super) async fn change(
     Script(who): Script,
     Segment(asked): Segment,
     JsonBody(body): JsonBody<CredentialBody>,
-) -> Result<Json<CredentialJson>, WebError> {
+) -> Result<Json<CredentialView>, WebError> {
     let who = who.by_script();
     permit_credential(&web, &who, &asked).await?;
     if body.owner.is_some() {
@@ -291,7 +256,7 @@ pub(super) async fn remove(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<CredentialJson>, WebError> {
+) -> Result<Json<CredentialView>, WebError> {
     let who = who.by_script();
     permit_credential(&web, &who, &asked).await?;
     let removed = web
@@ -299,13 +264,13 @@ pub(super) async fn remove(
         .credential_remove(credential_id(&asked)?, &cause(&who))
         .await?;
     removed
-        .map(|row| Json(row.into()))
+        .map(|row| Json(CredentialView::from(&row)))
         .ok_or_else(WebError::no_such_credential)
 }
 
-async fn shown(web: &WebState, id: CredentialId) -> Result<Json<CredentialJson>, WebError> {
+async fn shown(web: &WebState, id: CredentialId) -> Result<Json<CredentialView>, WebError> {
     let row = web.store.credential_get(id).await?;
-    row.map(|row| Json(row.into()))
+    row.map(|row| Json(CredentialView::from(&row)))
         .ok_or_else(WebError::no_such_credential)
 }
 

@@ -3,13 +3,17 @@
 //!
 //! | File | Content |
 //! |---|---|
+//! | `view.rs` | one credential as page, API and command line show it |
 //! | `api.rs` | `/api/credentials` |
 //! | `cli.rs` | `lockkeeper credentials` |
 
 mod api;
 mod cli;
+mod view;
 
 use std::sync::Arc;
+
+pub(crate) use view::CredentialView;
 
 use super::Feature;
 use crate::kit::term::Subcommand;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forms::{NewApp, NewOwner, notice};
 use crate::authz::Resource;
+use crate::features::credentials::CredentialView;
 use crate::kit::web::cursor::is_full;
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::forms::FormProblems;
@@ -156,29 +157,25 @@ impl ApplicationLine {
     }
 }
 
+/// A credential in the table.
 #[derive(Serialize)]
 struct CredentialLine {
-    id: String,
+    #[serde(flatten)]
+    credential: CredentialView,
     repo: String,
-    kind: &'static str,
-    public: String,
-    by: String,
-    since: PastTime,
-    used: Option<PastTime>,
-    key: String,
+    /// Kind in words, such as `a token`.
+    words: &'static str,
+    /// Public parts in one line.
+    parts: String,
 }
 
-impl CredentialLine {
-    fn new(row: &CredentialRow, now: DateTime<Utc>) -> Self {
+impl From<&CredentialRow> for CredentialLine {
+    fn from(row: &CredentialRow) -> Self {
         Self {
-            id: row.id.to_string(),
+            credential: row.into(),
             repo: short(&row.url),
-            kind: row.kind.words(),
-            public: shown(&row.public.0.to_string()),
-            by: shown(&row.created_by),
-            since: PastTime::new(row.created_at, now),
-            used: row.used_at.map(|at| PastTime::new(at, now)),
-            key: row.key_id.to_string(),
+            words: row.kind.words(),
+            parts: row.public.0.to_string(),
         }
     }
 }
@@ -244,10 +241,7 @@ pub(super) async fn owner_page(
             .iter()
             .map(|application| ApplicationLine::new(application, now))
             .collect(),
-        credentials: credentials
-            .iter()
-            .map(|row| CredentialLine::new(row, now))
-            .collect(),
+        credentials: credentials.iter().map(CredentialLine::from).collect(),
         is_cut,
         is_whole: sight.owners().is_none(),
     };

@@ -53,6 +53,8 @@ pub const OPS: (&str, &str) = ("ops", "correct horse battery ü");
 
 pub struct World {
     pub store: Store,
+    /// Address for programs that open the database themselves.
+    pub url: DatabaseUrl,
     pub clock: Arc<ManualClock>,
     pub ids: Arc<CountingIds>,
     pub hub: OutputHub,
@@ -235,6 +237,7 @@ impl World {
         let (repo_config, dir) = (None, Arc::new(dir));
         Self {
             store,
+            url,
             clock,
             ids,
             hub,

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::claims::Rotation;
-use crate::kit::term::{safe, time};
+use crate::features::credentials::view::CredentialView;
+use crate::kit::term::safe;
 use crate::model::minute;
 use crate::store::CredentialRow;
 
@@ -29,18 +30,7 @@ pub(super) fn line(row: &CredentialRow) -> String {
 }
 
 pub(super) fn json_line(row: &CredentialRow) -> serde_json::Value {
-    json!({
-        "id": row.id,
-        "owner": row.owner_name,
-        "url": row.url,
-        "kind": row.kind,
-        "public": row.public.0,
-        "key": row.key_id,
-        "created_by": row.created_by,
-        "created_at": time(row.created_at),
-        "updated_at": time(row.updated_at),
-        "used_at": row.used_at.map(time),
-    })
+    json!(CredentialView::from(row))
 }
 
 pub(super) fn rotation(key: &str, rotation: &Rotation) -> String {

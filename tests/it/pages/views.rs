@@ -1,0 +1,59 @@
+//! Tests that `--json` on the command line prints a thing as the API answers it.
+
+use serde_json::{Value, json};
+
+use super::credentials;
+use super::fixture::World;
+use crate::support::program::lockkeeper;
+
+/// Returns what a command prints with `--json`, line by line.
+fn printed(world: &World, command: &[&str]) -> Value {
+    let said = lockkeeper(command, &world.url, &["--json"], &[]);
+    assert_eq!(said.code, 0, "{command:?}: {}{}", said.out, said.err);
+    let lines = said.out.lines();
+    lines
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .collect()
+}
+
+/// Returns the answer to a script.
+async fn answered(world: &World, path: &str) -> Value {
+    let script = world.browser().await.without_cookie();
+    let answer = script.get(path).await;
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
+}
+
+/// Returns the names of all fields, in the order of the alphabet.
+fn fields(object: &Value) -> String {
+    let mut names: Vec<&str> = object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    names.sort_unstable();
+    names.join(" ")
+}
+
+#[tokio::test]
+async fn credentials_are_printed_as_they_are_answered_and_without_secrets() {
+    let world = credentials::world().await;
+    let listed = answered(&world, "/api/credentials").await;
+    assert_eq!(listed["credentials"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        printed(&world, &["credentials", "list"]),
+        listed["credentials"]
+    );
+    let used = &listed["credentials"][0];
+    insta::assert_snapshot!(fields(used), @"created_at created_by id key kind owner public updated_at url used_at");
+    assert_eq!(
+        (&used["kind"], &used["public"]["user"], &used["used_at"]),
+        (
+            &json!("token"),
+            &json!("ci-bot"),
+            &json!("2026-03-04T06:06:07Z")
+        )
+    );
+    insta::assert_snapshot!(fields(&used["public"]), @"fingerprint user");
+    assert!(!listed.to_string().contains("ghp_"), "{listed}");
+}

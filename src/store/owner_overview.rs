@@ -1,19 +1,13 @@
 //! Lists owners with their numbers of claims, applications and credentials, for the pages.
 
-use chrono::{DateTime, Utc};
-
-use super::{Result, Store, on_pool};
+use super::{Owner, Result, Store, on_pool};
 use crate::model::OwnerName;
 
 /// An owner, with numbers of its claims, applications and credentials.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct OwnerOverview {
-    /// Name of the owner.
-    pub name: OwnerName,
-    /// Login of the person who added the owner.
-    pub created_by: String,
-    /// Time of the addition.
-    pub created_at: DateTime<Utc>,
+    #[sqlx(flatten)]
+    pub owner: Owner,
     /// Number of claimed repositories.
     pub claims: i64,
     /// Number of registered applications.
@@ -25,7 +19,7 @@ pub struct OwnerOverview {
 macro_rules! overview_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT o.name, o.created_by, o.created_at, ",
+            "SELECT o.id, o.name, o.created_by, o.created_at, ",
             "(SELECT COUNT(*) FROM repository_claims c WHERE c.owner = o.id) AS claims, ",
             "(SELECT COUNT(*) FROM applications a WHERE a.owner = o.id) AS applications, ",
             "(SELECT COUNT(*) FROM credentials r WHERE r.owner = o.id) AS credentials FROM owners o ",

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::cli::{in_registry, way_out_of_registry};
+use super::view::OwnerView;
 use crate::authz::Resource;
 use crate::claims::too_many_owners;
 use crate::config::access::{Action, NetworkRequester};
@@ -15,7 +16,6 @@ use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};
 use crate::kit::web::reach::{VisibleScope, first_of};
-use crate::kit::web::text::rfc3339;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{Cause, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner};
@@ -23,29 +23,9 @@ use crate::store::{CreateOwner, DeleteOwner, Owner};
 /// Page of the list of owners, by name.
 #[derive(Serialize)]
 pub(super) struct Owners {
-    owners: Vec<OwnerJson>,
+    owners: Vec<OwnerView>,
     /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
-}
-
-/// An owner in the list.
-#[derive(Serialize)]
-pub(super) struct OwnerJson {
-    id: String,
-    name: String,
-    created_by: String,
-    created_at: String,
-}
-
-impl From<Owner> for OwnerJson {
-    fn from(owner: Owner) -> Self {
-        Self {
-            id: owner.id.to_string(),
-            name: owner.name.to_string(),
-            created_by: owner.created_by,
-            created_at: rfc3339(owner.created_at),
-        }
-    }
 }
 
 /// Query of the list.
@@ -76,7 +56,7 @@ pub(super) async fn list(
     };
     let next = next_of(&owners, |owner| owner.name.to_string());
     Ok(Json(Owners {
-        owners: owners.into_iter().map(OwnerJson::from).collect(),
+        owners: owners.iter().map(OwnerView::from).collect(),
         next,
     }))
 }
@@ -93,12 +73,12 @@ pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     JsonBody(body): JsonBody<OwnerBody>,
-) -> Result<(StatusCode, Json<OwnerJson>), WebError> {
+) -> Result<(StatusCode, Json<OwnerView>), WebError> {
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
     let name = owner_name("name", &body.name)?;
     let owner = created_or_why(web.store.owner_create(&name, &cause(&who)).await?)?;
-    Ok((StatusCode::CREATED, Json(owner.into())))
+    Ok((StatusCode::CREATED, Json(OwnerView::from(&owner))))
 }
 
 /// Returns the added owner, or why none was added.
@@ -118,12 +98,12 @@ pub(super) async fn remove(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<OwnerJson>, WebError> {
+) -> Result<Json<OwnerView>, WebError> {
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
     let name = OwnerName::new(&asked).map_err(|_| WebError::no_such_owner(&asked))?;
     let owner = deleted_or_why(web.store.owner_delete(&name, &cause(&who)).await?, &name)?;
-    Ok(Json(owner.into()))
+    Ok(Json(OwnerView::from(&owner)))
 }
 
 /// Returns the removed owner, or why none was removed.

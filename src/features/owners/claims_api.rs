@@ -7,45 +7,20 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
+use super::view::ClaimView;
 use crate::authz::Resource;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::LenientQuery;
 use crate::kit::web::reach::{VisibleScope, each, first_of};
-use crate::kit::web::text::rfc3339;
 use crate::kit::web::{WebError, WebState};
 use crate::model::RepoUrl;
-use crate::store::Claim;
 
 /// Page of the list of claims, by address.
 #[derive(Serialize)]
 pub(super) struct ClaimList {
-    claims: Vec<ClaimJson>,
+    claims: Vec<ClaimView>,
     /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
-}
-
-/// A claim in the list.
-#[derive(Serialize)]
-pub(super) struct ClaimJson {
-    id: String,
-    url: String,
-    owner: String,
-    since: String,
-    applications: i64,
-    credentials: i64,
-}
-
-impl From<Claim> for ClaimJson {
-    fn from(claim: Claim) -> Self {
-        Self {
-            id: claim.id.to_string(),
-            url: claim.url.to_string(),
-            owner: claim.owner.to_string(),
-            since: rfc3339(claim.created_at),
-            applications: claim.applications,
-            credentials: claim.credentials,
-        }
-    }
 }
 
 /// Query of the list.
@@ -74,7 +49,7 @@ pub(super) async fn list(
             ))
             .await?;
         return Ok(Json(ClaimList {
-            claims: claim.into_iter().map(ClaimJson::from).collect(),
+            claims: claim.iter().map(ClaimView::from).collect(),
             next: None,
         }));
     }
@@ -90,7 +65,7 @@ pub(super) async fn list(
     let claims = first_of(claims, PAGE, |claim| claim.url.clone());
     let next = next_of(&claims, |claim| claim.url.to_string());
     Ok(Json(ClaimList {
-        claims: claims.into_iter().map(ClaimJson::from).collect(),
+        claims: claims.iter().map(ClaimView::from).collect(),
         next,
     }))
 }

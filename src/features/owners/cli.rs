@@ -4,8 +4,9 @@ mod claims;
 mod list;
 
 use anyhow::Context as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::view::OwnerView;
 use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::kit::term::{
@@ -216,7 +217,11 @@ pub(super) fn way_out_of_registry(namespaces: i64) -> &'static str {
 }
 
 fn show(owner: &Owner, format: OutputFormat, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    Ok(format.print(terminal, || as_object(owner), || as_text(owner))?)
+    Ok(format.print(
+        terminal,
+        || json!(OwnerView::from(owner)),
+        || as_text(owner),
+    )?)
 }
 
 fn as_text(owner: &Owner) -> String {
@@ -226,12 +231,6 @@ fn as_text(owner: &Owner) -> String {
         owner.created_by,
         time(owner.created_at)
     ))
-}
-
-fn as_object(owner: &Owner) -> Value {
-    json!({
-        "id": owner.id, "name": owner.name, "created_by": owner.created_by, "created_at": time(owner.created_at),
-    })
 }
 
 pub(crate) fn cause() -> Cause {

@@ -57,8 +57,8 @@ pub(super) async fn add(
     let added = add_owner(&web, &form.who.at_page(), form.fields.name.trim()).await;
     let again = |wrong| {
         list_page(
-            &web,
-            (&visitor, &sight),
+            &visitor,
+            &sight,
             SentForm {
                 typed: form.fields,
                 wrong,

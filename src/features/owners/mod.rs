@@ -2,6 +2,7 @@
 //!
 //! | File | Content |
 //! |---|---|
+//! | `view.rs` | one owner and one claim as page, API and command line show them |
 //! | `page.rs`, `forms.rs` | `/owners` and `/claims` |
 //! | `api.rs` | `/api/owners` |
 //! | `claims_api.rs` | `/api/claims` |
@@ -18,6 +19,7 @@ mod errors;
 mod forms;
 mod page;
 mod unused_claims;
+mod view;
 
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::forms::{NewApp, NewOwner, notice};
+use super::view::{ClaimView, OwnerView};
 use crate::authz::Resource;
 use crate::features::credentials::CredentialView;
 use crate::kit::web::cursor::is_full;
@@ -42,39 +43,36 @@ struct OwnerList {
     is_cut: bool,
 }
 
+/// An owner in the table, with numbers of its things.
 #[derive(Serialize)]
 struct OwnerLine {
-    name: String,
-    by: String,
-    since: PastTime,
+    #[serde(flatten)]
+    owner: OwnerView,
     claims: i64,
     applications: i64,
     credentials: i64,
 }
 
-impl OwnerLine {
-    fn new(owner: &OwnerOverview, now: DateTime<Utc>) -> Self {
+impl From<&OwnerOverview> for OwnerLine {
+    fn from(overview: &OwnerOverview) -> Self {
         Self {
-            name: owner.name.to_string(),
-            by: shown(&owner.created_by),
-            since: PastTime::new(owner.created_at, now),
-            claims: owner.claims,
-            applications: owner.applications,
-            credentials: owner.credentials,
+            owner: (&overview.owner).into(),
+            claims: overview.claims,
+            applications: overview.applications,
+            credentials: overview.credentials,
         }
     }
 }
 
 /// `GET /owners`
 pub(super) async fn list(
-    State(web): State<Arc<WebState>>,
     visitor: Visitor,
     sight: VisibleScope,
     LenientQuery(OwnersQuery { notice: code }): LenientQuery<OwnersQuery>,
 ) -> Result<Response, WebError> {
     list_page(
-        &web,
-        (&visitor, &sight),
+        &visitor,
+        &sight,
         SentForm {
             notice: notice(&code),
             ..SentForm::default()
@@ -85,23 +83,18 @@ pub(super) async fn list(
 
 /// Renders the page of all owners that the user may see.
 pub(super) async fn list_page(
-    web: &WebState,
-    (visitor, sight): (&Visitor, &VisibleScope),
+    visitor: &Visitor,
+    sight: &VisibleScope,
     said: SentForm<NewOwner>,
 ) -> Result<Response, WebError> {
-    let now = web.clock.now();
     let owners = sight.owners_seen().await?;
     let is_cut = is_full(owners.len(), VisibleScope::MOST_OWNERS);
-    let owners: Vec<_> = owners
-        .iter()
-        .map(|owner| OwnerLine::new(owner, now))
-        .collect();
     visitor.page(
         "owners.html",
         &OwnerList {
             said,
             longest: OwnerName::MAX_BYTES,
-            owners,
+            owners: owners.iter().map(OwnerLine::from).collect(),
             is_cut,
         },
     )
@@ -118,9 +111,8 @@ pub(super) struct OwnersQuery {
 struct OwnerPage {
     #[serde(flatten)]
     said: SentForm<NewApp>,
-    name: String,
-    by: String,
-    since: PastTime,
+    #[serde(flatten)]
+    owner: OwnerView,
     claims: Vec<ClaimLine>,
     applications: Vec<ApplicationLine>,
     credentials: Vec<CredentialLine>,
@@ -230,13 +222,8 @@ pub(super) async fn owner_page(
         .any(|len| is_full(len, MOST));
     let page = OwnerPage {
         said,
-        name: owner.name.to_string(),
-        by: shown(&owner.created_by),
-        since: PastTime::new(owner.created_at, now),
-        claims: claims
-            .iter()
-            .map(|claim| ClaimLine::new(claim, now))
-            .collect(),
+        owner: (&owner).into(),
+        claims: claims.iter().map(ClaimLine::from).collect(),
         applications: applications
             .iter()
             .map(|application| ApplicationLine::new(application, now))
@@ -248,23 +235,19 @@ pub(super) async fn owner_page(
     visitor.page("owner.html", &page)
 }
 
+/// A claim in the table.
 #[derive(Serialize)]
 struct ClaimLine {
+    #[serde(flatten)]
+    claim: ClaimView,
     repo: String,
-    owner: String,
-    since: PastTime,
-    applications: i64,
-    credentials: i64,
 }
 
-impl ClaimLine {
-    fn new(claim: &Claim, now: DateTime<Utc>) -> Self {
+impl From<&Claim> for ClaimLine {
+    fn from(claim: &Claim) -> Self {
         Self {
+            claim: claim.into(),
             repo: short(&claim.url),
-            owner: claim.owner.to_string(),
-            since: PastTime::new(claim.created_at, now),
-            applications: claim.applications,
-            credentials: claim.credentials,
         }
     }
 }
@@ -299,16 +282,10 @@ pub(super) async fn claims(
         claims.extend(web.store.claim_list(owner, after.as_ref(), MOST).await?);
     }
     let claims = first_of(claims, MOST, |claim| claim.url.clone());
-    let (now, last) = (
-        web.clock.now(),
-        claims.last().filter(|_| is_full(claims.len(), MOST)),
-    );
+    let last = claims.last().filter(|_| is_full(claims.len(), MOST));
     let page = ClaimsPage {
         next: last.map(|last| query(&[("owner", asked), ("after", last.url.as_str())])),
-        claims: claims
-            .iter()
-            .map(|claim| ClaimLine::new(claim, now))
-            .collect(),
+        claims: claims.iter().map(ClaimLine::from).collect(),
         owners: sight.owners_to_choose().await?,
         owner: shown(&asked.to_lowercase()),
     };

@@ -142,7 +142,10 @@ impl VisibleScope {
     /// Returns the names of the owners to which a list can be limited.
     pub async fn owners_to_choose(&self) -> Result<Vec<String>, WebError> {
         let owners = self.owners_seen().await?;
-        Ok(owners.iter().map(|owner| owner.name.to_string()).collect())
+        let names = owners
+            .iter()
+            .map(|overview| overview.owner.name.to_string());
+        Ok(names.collect())
     }
 
     /// Returns the repositories of a list, limited in the same way as [`Self::narrowed`].

@@ -1,9 +1,13 @@
 //! Tests that `--json` on the command line prints a thing as the API answers it.
 
+use std::time::Duration;
+
+use lockkeeper::model::OwnerName;
 use serde_json::{Value, json};
 
 use super::credentials;
 use super::fixture::World;
+use crate::support::db::by;
 use crate::support::program::lockkeeper;
 
 /// Returns what a command prints with `--json`, line by line.
@@ -56,4 +60,29 @@ async fn credentials_are_printed_as_they_are_answered_and_without_secrets() {
     );
     insta::assert_snapshot!(fields(&used["public"]), @"fingerprint user");
     assert!(!listed.to_string().contains("ghp_"), "{listed}");
+}
+
+#[tokio::test]
+async fn owners_and_claims_are_printed_as_they_are_answered() {
+    let world = credentials::world().await;
+    world.clock.advance(Duration::from_millis(250));
+    let dns = OwnerName::new("dns").unwrap();
+    drop(world.store.owner_create(&dns, by()).await.unwrap());
+    let listed = answered(&world, "/api/owners").await;
+    assert_eq!(printed(&world, &["owners", "list"]), listed["owners"]);
+    let first = &listed["owners"][0];
+    insta::assert_snapshot!(fields(first), @"created_at created_by id name");
+    assert_eq!(
+        (&first["name"], &first["created_at"]),
+        (&json!("dns"), &json!("2026-03-04T06:07:07.250Z"))
+    );
+    let listed = answered(&world, "/api/claims").await;
+    assert_eq!(printed(&world, &["claims", "list"]), listed["claims"]);
+    assert_eq!(listed["claims"].as_array().unwrap().len(), 3);
+    let claim = answered(&world, "/api/claims?url=https://github.com/acme/infra").await;
+    assert_eq!(
+        printed(&world, &["claims", "show", "https://github.com/acme/infra"]),
+        claim["claims"]
+    );
+    insta::assert_snapshot!(fields(&claim["claims"][0]), @"applications credentials id owner since url");
 }

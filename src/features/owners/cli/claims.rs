@@ -1,10 +1,11 @@
 //! `lockkeeper claims (list | show)`: the owners of repositories.
 
 use anyhow::Context as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::list::{OwnerFlag, PART, may_go_on};
 use super::{AdminFlags, AdminSession};
+use crate::features::owners::view::ClaimView;
 use crate::kit::term::{
     ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe, time,
 };
@@ -109,7 +110,11 @@ async fn run_show(
 }
 
 fn show(claim: &Claim, format: OutputFormat, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    Ok(format.print(terminal, || as_object(claim), || as_text(claim))?)
+    Ok(format.print(
+        terminal,
+        || json!(ClaimView::from(claim)),
+        || as_text(claim),
+    )?)
 }
 
 fn as_text(claim: &Claim) -> String {
@@ -121,11 +126,4 @@ fn as_text(claim: &Claim) -> String {
         claim.applications,
         claim.credentials
     ))
-}
-
-fn as_object(claim: &Claim) -> Value {
-    json!({
-        "id": claim.id, "url": claim.url, "owner": claim.owner, "since": time(claim.created_at),
-        "applications": claim.applications, "credentials": claim.credentials,
-    })
 }

@@ -16,10 +16,7 @@ use crate::model::{
     ApplicationChange, ApplicationId, ApplicationProblem, ApplicationSpec, Cause, CommandId, Lock,
     OwnerName, RepoUrl, Rights,
 };
-use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
-
-/// Maximum number of shown commands of an application.
-const SHOWN: i64 = 20;
+use crate::store::{Application, CommandRow, DiscardedPlan};
 
 /// Failure for an application with invalid fields.
 pub(crate) fn invalid_application(problems: &[ApplicationProblem]) -> WebError {
@@ -54,21 +51,6 @@ pub(super) async fn seen_app(
         .require_access(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
         .await?;
     app.ok_or_else(WebError::no_such_app)
-}
-
-/// Reads the runs of an application.
-pub(super) async fn runs_of(
-    web: &WebState,
-    app: &Application,
-) -> Result<ApplicationRuns, WebError> {
-    match app.at() {
-        Some(at) => Ok(web.store.application_runs(&at, SHOWN).await?),
-        None => Ok(ApplicationRuns {
-            commands: Vec::new(),
-            plan: None,
-            locks: Vec::new(),
-        }),
-    }
 }
 
 async fn permit(

@@ -10,64 +10,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ApplicationAction;
-use super::actions::{
-    self, CancelRequest, app_id, ask, cancel, discard, runs_of, seen_app, the_app,
-};
+use super::actions::{self, CancelRequest, app_id, ask, cancel, discard, seen_app, the_app};
+use super::view::{ApplicationDetails, ApplicationDetailsView, ApplicationView, DiscardedView};
 use crate::authz::Resource;
 use crate::claims::{ApplicationRemoved, application_remove};
 use crate::config::access::{Action, NetworkRequester};
-use crate::features::locks::LockJson;
 use crate::features::owners::{cause, owner_name};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};
 use crate::kit::web::reach::{VisibleScope, each, first_of};
-use crate::kit::web::text::rfc3339;
 use crate::kit::web::{Cancelling, WebError, WebState};
-use crate::model::{ApplicationFields, ApplicationId, CommandId, PlanRecord};
-use crate::store::{Application, ApplicationRuns, CommandRow};
+use crate::model::{ApplicationFields, ApplicationId, CommandId};
+use crate::store::Application;
 
 /// Page of the list of applications.
 #[derive(Serialize)]
 pub(super) struct Apps {
-    apps: Vec<AppJson>,
+    apps: Vec<ApplicationView>,
     /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
-}
-
-/// A registered project in the list.
-#[derive(Serialize)]
-pub(super) struct AppJson {
-    id: String,
-    owner: String,
-    url: String,
-    branch: String,
-    dir: String,
-    workspace: String,
-    name: Option<String>,
-    /// True if the branch may be another than the default one.
-    any_branch: bool,
-    created_by: String,
-    created_at: String,
-    updated_at: String,
-}
-
-impl From<Application> for AppJson {
-    fn from(app: Application) -> Self {
-        Self {
-            id: app.id.to_string(),
-            owner: app.owner.to_string(),
-            url: app.spec.url.to_string(),
-            branch: app.spec.branch.to_string(),
-            dir: app.spec.dir.to_string(),
-            workspace: app.spec.workspace.to_string(),
-            name: app.spec.name.map(|name| name.to_string()),
-            any_branch: app.spec.any_branch,
-            created_by: app.created_by,
-            created_at: rfc3339(app.created_at),
-            updated_at: rfc3339(app.updated_at),
-        }
-    }
 }
 
 /// Query of the list.
@@ -93,7 +55,7 @@ pub(super) async fn list(
     let apps = first_of(apps, PAGE, |app| app.id);
     let next = next_of(&apps, |app| app.id.to_string());
     Ok(Json(Apps {
-        apps: apps.into_iter().map(AppJson::from).collect(),
+        apps: apps.iter().map(ApplicationView::from).collect(),
         next,
     }))
 }
@@ -103,46 +65,10 @@ pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Json<Value>, WebError> {
+) -> Result<Json<ApplicationDetailsView>, WebError> {
     let app = seen_app(&web, &sight, &asked).await?;
-    let ApplicationRuns {
-        commands,
-        plan,
-        locks,
-    } = runs_of(&web, &app).await?;
-    let mut runs = Vec::new();
-    for command in &commands {
-        runs.push(command_json(&web, command).await?);
-    }
-    let mut shown = json!(AppJson::from(app));
-    shown["plan"] = json!(plan.as_ref().map(plan_json));
-    shown["locks"] = json!(locks.iter().map(LockJson::from).collect::<Vec<_>>());
-    shown["runs"] = json!(runs);
-    Ok(Json(shown))
-}
-
-fn plan_json(plan: &PlanRecord) -> Value {
-    json!({
-        "state": plan.state, "commit": plan.head, "counts": plan.counts, "made_at": rfc3339(plan.created_at),
-        "url_path": format!("/jobs/{}", plan.run),
-    })
-}
-
-async fn command_json(web: &WebState, command: &CommandRow) -> Result<Value, WebError> {
-    let jobs = web.store.run_list(command.id).await?;
-    let jobs = jobs.iter().map(|run| {
-        json!({
-            "id": run.id, "kind": run.kind, "state": run.state, "outcome": run.outcome, "message": run.message,
-            "url_path": format!("/jobs/{}", run.id),
-        })
-    });
-    Ok(json!({
-        "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
-        "reason": command.reason, "commit": command.head, "by": command.actor.login,
-        "account": command.account, "origin": command.actor.origin,
-        "asked_at": rfc3339(command.created_at), "ended_at": command.finished_at.map(rfc3339),
-        "result": web.store.command_result(command.id).await?, "jobs": jobs.collect::<Vec<_>>(),
-    }))
+    let details = ApplicationDetails::read(&web.store, app).await?;
+    Ok(Json(ApplicationDetailsView::from(&details)))
 }
 
 /// `POST /api/apps/{id}/plan`, `…/apply`, `…/discard`. The first two answer 202: a server starts the run in a moment.
@@ -157,8 +83,7 @@ pub(super) async fn act(
         "apply" => ApplicationAction::Apply,
         "discard" => {
             let locks = discard(&web, &the_app(&web, &asked).await?, &who).await?;
-            let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
-            return Ok((StatusCode::OK, Json(json!({ "released": locks }))));
+            return Ok((StatusCode::OK, Json(json!(DiscardedView::new(&locks)))));
         }
         _ => return Err(WebError::no_such_page()),
     };
@@ -224,7 +149,7 @@ pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     JsonBody(body): JsonBody<ApplicationBody>,
-) -> Result<(StatusCode, Json<AppJson>), WebError> {
+) -> Result<(StatusCode, Json<ApplicationView>), WebError> {
     let who = who.by_script();
     let owner = owner_name("owner", body.owner.as_deref().unwrap_or_default());
     web.permit(
@@ -239,7 +164,7 @@ pub(super) async fn add(
         .spec(&web.forges)
         .map_err(|problems| actions::invalid_application(&problems))?;
     let app = actions::register(&web, &owner, &spec, (&who, &cause(&who))).await?;
-    Ok((StatusCode::CREATED, Json(app.into())))
+    Ok((StatusCode::CREATED, Json(ApplicationView::from(&app))))
 }
 
 /// `POST /api/apps/{id}`: fields that are not given stay unchanged.
@@ -248,7 +173,7 @@ pub(super) async fn change(
     Script(who): Script,
     Segment(asked): Segment,
     JsonBody(body): JsonBody<ApplicationBody>,
-) -> Result<Json<AppJson>, WebError> {
+) -> Result<Json<ApplicationView>, WebError> {
     let who = who.by_script();
     permit_app(&web, &who, Action::Owners, &asked).await?;
     if body.owner.is_some() {
@@ -264,11 +189,8 @@ pub(super) async fn change(
         .fields()
         .change(&web.forges)
         .map_err(|problems| actions::invalid_application(&problems))?;
-    Ok(Json(
-        actions::change(&web, &app, &change, (&who, &cause(&who)))
-            .await?
-            .into(),
-    ))
+    let app = actions::change(&web, &app, &change, (&who, &cause(&who))).await?;
+    Ok(Json(ApplicationView::from(&app)))
 }
 
 /// `DELETE /api/apps/{id}`; answers with the removed application.
@@ -276,11 +198,12 @@ pub(super) async fn remove(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<AppJson>, WebError> {
+) -> Result<Json<ApplicationView>, WebError> {
     let who = who.by_script();
     permit_app(&web, &who, Action::Owners, &asked).await?;
     let removed = application_remove(&web.store, app_id(&asked)?, &cause(&who)).await?;
-    Ok(Json(removed_or_why(removed)?.into()))
+    let app = removed_or_why(removed)?;
+    Ok(Json(ApplicationView::from(&app)))
 }
 
 /// Returns the removed application, or why it was not removed.

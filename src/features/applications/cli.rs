@@ -3,13 +3,14 @@
 mod runs;
 
 use anyhow::Context as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ApplicationAction;
+use super::view::ApplicationView;
 use crate::claims::{application_add, application_change, application_remove};
 use crate::features::owners::cli::{AdminFlags, AdminSession, OwnerFlag, PART, cause, may_go_on};
 use crate::kit::term::{
-    ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe, time,
+    ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe,
 };
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
@@ -302,18 +303,13 @@ fn show(
     format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<()> {
-    Ok(format.print(terminal, || as_object(app), || as_text(app))?)
+    Ok(format.print(
+        terminal,
+        || json!(ApplicationView::from(app)),
+        || as_text(app),
+    )?)
 }
 
 pub(super) fn as_text(app: &Application) -> String {
     safe(&format!("{} {}: {}", app.id, app.owner, app.spec))
-}
-
-pub(super) fn as_object(app: &Application) -> Value {
-    let spec = &app.spec;
-    json!({
-        "id": app.id, "owner": app.owner, "url": spec.url, "branch": spec.branch, "dir": spec.dir,
-        "workspace": spec.workspace, "name": spec.name, "any_branch": spec.any_branch, "created_by": app.created_by,
-        "created_at": time(app.created_at), "updated_at": time(app.updated_at),
-    })
 }

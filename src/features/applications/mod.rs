@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `actions.rs` | registers, changes, plans and applies, if the user may |
 //! | `requests.rs` | commands of applications, and the state of a branch in place of a pull request |
+//! | `view.rs` | one application as page, API and command line show it, with its plan, its locks and its commands |
 //! | `page.rs` | `/apps/{id}` |
 //! | `api.rs` | `/api/apps` |
 //! | `cli.rs` | `lockkeeper apps` |
@@ -14,6 +15,7 @@ mod api;
 mod cli;
 mod page;
 mod requests;
+mod view;
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ pub use requests::{
     ApplicationAction, apply_running, ask, ask_to_stop, busy, default_branch, over, queued_or_why,
 };
 pub(crate) use requests::{UnknownState, pull_now, registered};
+pub(crate) use view::ApplicationView;
 
 use super::Feature;
 use crate::kit::term::Subcommand;

@@ -5,39 +5,32 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{Redirect, Response};
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::ApplicationAction;
-use super::actions::{CancelRequest, ask, cancel, discard, runs_of, seen_app, the_app};
+use super::actions::{CancelRequest, ask, cancel, discard, seen_app, the_app};
+use super::view::{ApplicationDetails, ApplicationView, CommandDetails, CommandView, PlanView};
 use crate::config::access::NOBODY;
+use crate::features::locks::LockJson;
 use crate::features::runs::{RunLink, plan_words, run_links};
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::reach::VisibleScope;
-use crate::kit::web::text::{Badge, PastTime, duration, shown};
+use crate::kit::web::text::{Badge, duration, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{CommandId, Lock, PlanRecord, PlanState};
-use crate::store::{Application, ApplicationRuns, CommandRow, CommandState};
+use crate::store::{CommandRow, CommandState};
 
 #[derive(Serialize)]
 struct ApplicationsPage {
-    id: String,
+    #[serde(flatten)]
+    app: ApplicationView,
     title: String,
     notice: Option<&'static str>,
-    owner: String,
-    url: String,
-    branch: String,
-    any_branch: bool,
-    dir: String,
-    workspace: String,
-    name: Option<String>,
-    by: String,
-    since: PastTime,
-    plan: Option<PlanView>,
-    locks: Vec<LockView>,
-    runs: Vec<CommandView>,
+    plan: Option<ApplicationPlanEntry>,
+    locks: Vec<ApplicationLockEntry>,
+    runs: Vec<ApplicationCommandEntry>,
     /// Current run. No other run can be requested until it ends.
     busy: Option<BusyView>,
     /// True if there is a plan that can be applied.
@@ -46,50 +39,47 @@ struct ApplicationsPage {
     can_discard: bool,
 }
 
+/// The last plan, for the template.
 #[derive(Serialize)]
-struct PlanView {
-    run: String,
-    state: &'static str,
+struct ApplicationPlanEntry {
+    #[serde(flatten)]
+    plan: PlanView,
+    /// State in words, such as `waiting to be applied`.
+    words: &'static str,
     summary: String,
-    commit: String,
+    /// Program that made the plan, with its version.
     tool: String,
-    made: PastTime,
 }
 
-impl PlanView {
-    fn new(plan: &PlanRecord, now: DateTime<Utc>) -> Self {
+impl From<&PlanRecord> for ApplicationPlanEntry {
+    fn from(plan: &PlanRecord) -> Self {
         Self {
-            run: plan.run.to_string(),
-            state: plan_words(plan.state),
+            plan: plan.into(),
+            words: plan_words(plan.state),
             summary: if plan.counts.is_empty() {
                 "No changes.".to_owned()
             } else {
                 plan.counts.to_string()
             },
-            commit: plan.head.to_string(),
             tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
-            made: PastTime::new(plan.created_at, now),
         }
     }
 }
 
+/// A lock of the application, for the template.
 #[derive(Serialize)]
-struct LockView {
-    id: String,
-    dir: String,
-    holder: String,
-    reason: String,
-    since: PastTime,
+struct ApplicationLockEntry {
+    #[serde(flatten)]
+    lock: LockJson,
+    /// Holder with name and status.
+    who: String,
 }
 
-impl LockView {
-    fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
+impl From<&Lock> for ApplicationLockEntry {
+    fn from(lock: &Lock) -> Self {
         Self {
-            id: lock.id.to_string(),
-            dir: shown(lock.key.dir.as_str()),
-            holder: shown(&lock.holder.to_string()),
-            reason: shown(&lock.reason),
-            since: PastTime::new(lock.taken_at, now),
+            lock: lock.into(),
+            who: lock.holder.to_string(),
         }
     }
 }
@@ -120,45 +110,40 @@ impl BusyView {
     }
 }
 
+/// A command, for the template.
 #[derive(Serialize)]
-struct CommandView {
-    kind: &'static str,
-    by: String,
+struct ApplicationCommandEntry {
+    #[serde(flatten)]
+    command: CommandView,
+    /// Person who requested it, with name and status.
+    who: String,
     way: &'static str,
-    asked: PastTime,
     took: Option<String>,
-    commit: Option<String>,
+    /// Commit in its short form.
+    head: Option<String>,
     badge: Badge,
     runs: Vec<RunLink>,
-    /// Result, as the text of a comment on a pull request.
-    result: Option<String>,
 }
 
-impl CommandView {
-    async fn read(
-        web: &WebState,
-        command: &CommandRow,
-        now: DateTime<Utc>,
-    ) -> Result<Self, WebError> {
-        let runs = web.store.run_list(command.id).await?;
-        Ok(Self {
-            kind: command.kind.as_str(),
-            by: shown(&command.asker().to_string()),
+impl From<&CommandDetails> for ApplicationCommandEntry {
+    fn from(details: &CommandDetails) -> Self {
+        let command = &details.command;
+        Self {
+            command: details.into(),
+            who: command.asker().to_string(),
             // If nobody signs in, the name already says the way.
             way: if command.actor.login == NOBODY {
                 ""
             } else {
                 command.actor.origin.way()
             },
-            asked: PastTime::new(command.created_at, now),
             took: command
                 .finished_at
                 .map(|end| duration(end - command.created_at)),
-            commit: command.head.as_ref().map(|head| head.short().to_owned()),
+            head: command.head.as_ref().map(|head| head.short().to_owned()),
             badge: Badge::of_command(command.state, command.outcome),
-            runs: run_links(&runs),
-            result: web.store.command_result(command.id).await?,
-        })
+            runs: run_links(&details.runs),
+        }
     }
 }
 
@@ -190,57 +175,35 @@ pub(super) async fn show(
     LenientQuery(params): LenientQuery<ApplicationsQuery>,
 ) -> Result<Response, WebError> {
     let app = seen_app(&web, &sight, &asked).await?;
-    let found = runs_of(&web, &app).await?;
-    let mut runs = Vec::new();
-    for command in &found.commands {
-        runs.push(CommandView::read(&web, command, web.clock.now()).await?);
-    }
-    visitor.page(
-        "app.html",
-        &ApplicationsPage {
-            notice: notice(&params.notice),
-            ..ApplicationsPage::new(&app, &found, runs, web.clock.now())
-        },
-    )
+    let details = ApplicationDetails::read(&web.store, app).await?;
+    let page = ApplicationsPage::new(&details, notice(&params.notice));
+    visitor.page("app.html", &page)
 }
 
 impl ApplicationsPage {
-    fn new(
-        app: &Application,
-        found: &ApplicationRuns,
-        runs: Vec<CommandView>,
-        now: DateTime<Utc>,
-    ) -> Self {
-        let spec = &app.spec;
-        let state = found.plan.as_ref().map(|plan| plan.state);
+    fn new(details: &ApplicationDetails, notice: Option<&'static str>) -> Self {
+        let ApplicationDetails {
+            app,
+            plan,
+            locks,
+            commands,
+        } = details;
+        let state = plan.as_ref().map(|plan| plan.state);
         let can_apply = matches!(state, Some(PlanState::Planned | PlanState::ApplyFailed));
         Self {
-            id: app.id.to_string(),
-            title: shown(&spec.title()),
-            notice: None,
-            owner: app.owner.to_string(),
-            url: shown(spec.url.as_str()),
-            branch: shown(spec.branch.as_str()),
-            any_branch: spec.any_branch,
-            dir: shown(spec.dir.as_str()),
-            workspace: shown(spec.workspace.as_str()),
-            name: spec.name.as_ref().map(|name| shown(name.as_str())),
-            by: shown(&app.created_by),
-            since: PastTime::new(app.created_at, now),
-            plan: found.plan.as_ref().map(|plan| PlanView::new(plan, now)),
-            locks: found
-                .locks
+            app: app.into(),
+            title: shown(&app.spec.title()),
+            notice,
+            plan: plan.as_ref().map(ApplicationPlanEntry::from),
+            locks: locks.iter().map(ApplicationLockEntry::from).collect(),
+            runs: commands.iter().map(ApplicationCommandEntry::from).collect(),
+            busy: commands
                 .iter()
-                .map(|lock| LockView::new(lock, now))
-                .collect(),
-            busy: found
-                .commands
-                .iter()
+                .map(|details| &details.command)
                 .find(|command| command.state != CommandState::Finished)
                 .map(BusyView::new),
             can_apply,
-            can_discard: can_apply || !found.locks.is_empty(),
-            runs,
+            can_discard: can_apply || !locks.is_empty(),
         }
     }
 }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::forms::{NewApp, NewOwner, notice};
 use super::view::{ClaimView, OwnerView};
 use crate::authz::Resource;
+use crate::features::applications::ApplicationView;
 use crate::features::credentials::CredentialView;
 use crate::kit::web::cursor::is_full;
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::forms::FormProblems;
 use crate::kit::web::reach::{VisibleScope, each, first_of};
-use crate::kit::web::text::{PastTime, query, shown};
+use crate::kit::web::text::{query, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{OwnerName, RepoUrl};
@@ -121,30 +121,19 @@ struct OwnerPage {
     is_whole: bool,
 }
 
+/// An application in the table.
 #[derive(Serialize)]
 struct ApplicationLine {
-    id: String,
+    #[serde(flatten)]
+    application: ApplicationView,
     repo: String,
-    branch: String,
-    dir: String,
-    workspace: String,
-    name: Option<String>,
-    by: String,
-    since: PastTime,
 }
 
-impl ApplicationLine {
-    fn new(application: &Application, now: DateTime<Utc>) -> Self {
-        let spec = &application.spec;
+impl From<&Application> for ApplicationLine {
+    fn from(application: &Application) -> Self {
         Self {
-            id: application.id.to_string(),
-            repo: short(&spec.url),
-            branch: shown(&spec.branch.to_string()),
-            dir: shown(&spec.dir.to_string()),
-            workspace: shown(&spec.workspace.to_string()),
-            name: spec.name.as_ref().map(|name| shown(&name.to_string())),
-            by: shown(&application.created_by),
-            since: PastTime::new(application.created_at, now),
+            application: application.into(),
+            repo: short(&application.spec.url),
         }
     }
 }
@@ -206,7 +195,6 @@ pub(super) async fn owner_page(
         .owner_get(&name)
         .await?
         .ok_or_else(|| WebError::no_such_owner(asked))?;
-    let now = web.clock.now();
     let claims = web.store.claim_list(Some(owner.id), None, MOST).await?;
     let applications = web
         .store
@@ -224,10 +212,7 @@ pub(super) async fn owner_page(
         said,
         owner: (&owner).into(),
         claims: claims.iter().map(ClaimLine::from).collect(),
-        applications: applications
-            .iter()
-            .map(|application| ApplicationLine::new(application, now))
-            .collect(),
+        applications: applications.iter().map(ApplicationLine::from).collect(),
         credentials: credentials.iter().map(CredentialLine::from).collect(),
         is_cut,
         is_whole: sight.owners().is_none(),

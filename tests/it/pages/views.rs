@@ -5,8 +5,8 @@ use std::time::Duration;
 use lockkeeper::model::OwnerName;
 use serde_json::{Value, json};
 
-use super::credentials;
 use super::fixture::World;
+use super::{apps, credentials};
 use crate::support::db::by;
 use crate::support::program::lockkeeper;
 
@@ -85,4 +85,36 @@ async fn owners_and_claims_are_printed_as_they_are_answered() {
         claim["claims"]
     );
     insta::assert_snapshot!(fields(&claim["claims"][0]), @"applications credentials id owner since url");
+}
+
+#[tokio::test]
+async fn applications_are_printed_as_they_are_answered_with_their_plans_locks_and_runs() {
+    let (world, pages) = apps::world().await;
+    let listed = answered(&world, "/api/apps").await;
+    assert_eq!(printed(&world, &["apps", "list"]), listed["apps"]);
+    insta::assert_snapshot!(fields(&listed["apps"][0]), @"any_branch branch created_at created_by dir id name owner updated_at url workspace");
+    let [planned, busy] = pages.map(|page| page.replace("/apps/", ""));
+    for id in [&busy, &planned] {
+        let shown = answered(&world, &format!("/api/apps/{id}")).await;
+        assert_eq!(printed(&world, &["apps", "show", id]), json!([shown]));
+    }
+    let shown = answered(&world, &format!("/api/apps/{planned}")).await;
+    insta::assert_snapshot!(fields(&shown), @"any_branch branch created_at created_by dir id locks name owner plan runs updated_at url workspace");
+    insta::assert_snapshot!(fields(&shown["plan"]), @"commit counts made_at run state url_path");
+    let run = &shown["runs"][0];
+    insta::assert_snapshot!(fields(run), @"account asked_at by commit ended_at id jobs kind origin outcome reason result state");
+    insta::assert_snapshot!(fields(&run["jobs"][0]), @"id kind message outcome state url_path");
+    assert_eq!(run["jobs"][0]["url_path"], shown["plan"]["url_path"]);
+    assert_eq!(
+        (&run["origin"], &run["result"]),
+        (
+            &json!("api"),
+            &json!("Ran Plan for dir: `network`: planned <b>")
+        )
+    );
+    assert_eq!(
+        printed(&world, &["apps", "discard", &planned]),
+        json!([{ "released": shown["locks"] }])
+    );
+    assert_eq!(shown["locks"].as_array().unwrap().len(), 1);
 }

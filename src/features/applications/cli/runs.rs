@@ -2,18 +2,18 @@
 //! run or ask it to stop; a running server does the rest.
 
 use anyhow::Context as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{ApplicationArg, as_object, as_text};
+use super::{ApplicationArg, as_text};
+use crate::features::applications::view::{
+    ApplicationDetails, ApplicationDetailsView, DiscardedView,
+};
 use crate::features::applications::{self, ApplicationAction, busy, queued_or_why};
 use crate::features::locks::KeptLockReason;
 use crate::features::owners::cli::{AdminSession, cause};
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe, time};
-use crate::model::{ApplicationId, Cause, PlanRecord};
-use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};
-
-/// Maximum number of shown runs.
-const SHOWN: i64 = 20;
+use crate::model::{ApplicationId, Cause};
+use crate::store::DiscardedPlan;
 
 /// Queues a run of the application.
 pub(super) async fn ask(
@@ -88,8 +88,8 @@ pub(super) async fn discard(
                     "The application has no plan to apply now. Released locks: {released}."
                 ))
             };
-            app.format
-                .print(terminal, || json!({ "released": keys }), text)?;
+            let json = || json!(DiscardedView::new(&locks));
+            app.format.print(terminal, json, text)?;
             Ok(ExitStatus::Success)
         }
         DiscardedPlan::NotThere => Ok(refused(id, None, terminal)),
@@ -129,49 +129,19 @@ pub(super) async fn show(
     let Some(app) = app else {
         return Ok(refused(id, None, terminal));
     };
-    let found = match app.at() {
-        Some(at) => session
-            .store
-            .application_runs(&at, SHOWN)
-            .await
-            .context("its runs could not be read")?,
-        None => ApplicationRuns {
-            commands: Vec::new(),
-            plan: None,
-            locks: Vec::new(),
-        },
-    };
+    let details = ApplicationDetails::read(&session.store, app)
+        .await
+        .context("its runs could not be read")?;
     if format.is_json() {
-        let mut object = as_object(&app);
-        object["plan"] = json!(found.plan.as_ref().map(plan_object));
-        object["locks"] = json!(
-            found
-                .locks
-                .iter()
-                .map(|lock| lock.key.to_string())
-                .collect::<Vec<_>>()
-        );
-        object["runs"] = json!(
-            found
-                .commands
-                .iter()
-                .map(command_object)
-                .collect::<Vec<_>>()
-        );
-        terminal.line(object.to_string())?;
+        terminal.line(json!(ApplicationDetailsView::from(&details)))?;
         return Ok(ExitStatus::Success);
     }
-    terminal.line(as_text(&app))?;
-    for line in lines(&found) {
+    terminal.line(as_text(&details.app))?;
+    for line in lines(&details) {
         terminal.line(safe(&line))?;
     }
-    if let Some(last) = found.commands.first()
-        && let Some(result) = session
-            .store
-            .command_result(last.id)
-            .await
-            .context("its result could not be read")?
-    {
+    let last = details.commands.first();
+    if let Some(result) = last.and_then(|last| last.result.as_ref()) {
         for line in result.lines() {
             terminal.line(safe(&format!("    {line}")))?;
         }
@@ -179,8 +149,8 @@ pub(super) async fn show(
     Ok(ExitStatus::Success)
 }
 
-fn lines(found: &ApplicationRuns) -> Vec<String> {
-    let plan = found.plan.as_ref().map_or_else(
+fn lines(details: &ApplicationDetails) -> Vec<String> {
+    let plan = details.plan.as_ref().map_or_else(
         || "  no plan yet".to_owned(),
         |plan| {
             format!(
@@ -192,14 +162,15 @@ fn lines(found: &ApplicationRuns) -> Vec<String> {
             )
         },
     );
-    let locks = found.locks.iter().map(|lock| {
+    let locks = details.locks.iter().map(|lock| {
         format!(
             "  holds the lock of {} since {}",
             lock.key,
             time(lock.taken_at)
         )
     });
-    let commands = found.commands.iter().map(|command| {
+    let commands = details.commands.iter().map(|details| &details.command);
+    let commands = commands.map(|command| {
         let state = || match &command.stop {
             Some(stop) => format!("{}, stopping: {}", command.state, stop.why.replace('`', "")),
             None => command.state.to_string(),
@@ -216,19 +187,4 @@ fn lines(found: &ApplicationRuns) -> Vec<String> {
         )
     });
     std::iter::once(plan).chain(locks).chain(commands).collect()
-}
-
-fn plan_object(plan: &PlanRecord) -> Value {
-    json!({
-        "state": plan.state, "commit": plan.head, "counts": plan.counts, "run": plan.run,
-        "made_at": time(plan.created_at),
-    })
-}
-
-fn command_object(command: &CommandRow) -> Value {
-    json!({
-        "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
-        "reason": command.reason, "commit": command.head, "by": command.actor.login,
-        "account": command.account, "asked_at": time(command.created_at), "ended_at": command.finished_at.map(time),
-    })
 }

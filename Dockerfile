@@ -19,6 +19,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates/accounts/Cargo.toml crates/accounts/
 COPY crates/emulator/Cargo.toml crates/emulator/
 COPY crates/model/Cargo.toml crates/model/
+COPY crates/policy/Cargo.toml crates/policy/
 COPY crates/registry/Cargo.toml crates/registry/
 COPY crates/rules/Cargo.toml crates/rules/
 RUN mkdir -p src tests/it benches \

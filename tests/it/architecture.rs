@@ -1,4 +1,5 @@
-//! Checks that imports between modules only go down (`docs/architecture.md`), and that no test file is forgotten.
+//! Checks that imports between modules only go down (`docs/architecture.md`), that no test file is forgotten, and that the
+//! image is built from all files that the build reads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -294,6 +295,65 @@ fn invariants_of_the_registry_are_kept_and_shown_where_the_page_says() {
     }
 }
 
+/// The first layer of the image is built from manifests and empty files, the rest from what `.dockerignore` lets in.
+#[test]
+fn the_image_is_built_from_all_files_that_the_build_reads() {
+    let dockerfile = read(&root().join("Dockerfile"));
+    let (first_layer, _) = dockerfile
+        .split_once("\nCOPY . .\n")
+        .expect("a line that copies all sources");
+    let first_layer: BTreeSet<&str> = first_layer.split_whitespace().collect();
+    let copied = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "))
+        .filter(|operands| !operands.starts_with("--from=") && *operands != ". .")
+        .filter_map(|operands| Some(operands.rsplit_once(' ')?.0))
+        .flat_map(str::split_whitespace);
+    let mut used: Vec<PathBuf> = copied.map(|file| root().join(file)).collect();
+    for package in packages() {
+        let manifest = package.join("Cargo.toml");
+        let text = read(&manifest);
+        let targets = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+        for needed in targets.map(|file| package.join(file)).chain([manifest]) {
+            let needed = shown(&needed);
+            assert!(
+                first_layer.contains(needed.as_str()),
+                "the first layer of the Dockerfile does not have {needed}"
+            );
+        }
+        for file in rust_files(&package.join("src")) {
+            used.extend(compiled_in(&package, &file));
+            used.push(file);
+        }
+    }
+    let dockerignore = read(&root().join(".dockerignore"));
+    let let_in: Vec<&str> = dockerignore
+        .lines()
+        .filter_map(|line| line.strip_prefix('!'))
+        .collect();
+    let top = canonical(root());
+    let used: Vec<PathBuf> = used.iter().map(|file| canonical(file)).collect();
+    let used: Vec<&Path> = used
+        .iter()
+        .map(|file| file.strip_prefix(&top).expect("a path of this repository"))
+        .collect();
+    for file in &used {
+        assert!(
+            let_in.iter().any(|tree| file.starts_with(tree)),
+            "the build reads {}, which .dockerignore keeps out",
+            file.display()
+        );
+    }
+    for tree in ["migrations", "templates/comments", "templates/web"] {
+        assert!(
+            used.iter().any(|file| file.starts_with(tree)),
+            "{tree} was not found in the sources"
+        );
+    }
+}
+
 /// Returns everything in `text` that the table forbids to `room`.
 fn violations(room: &str, file: &str, text: &str) -> Vec<String> {
     imports(text)
@@ -396,6 +456,45 @@ fn sources() -> Vec<PathBuf> {
         .to_vec()
 }
 
+/// Returns the folders of all packages that the program consists of.
+fn packages() -> Vec<PathBuf> {
+    let crates = root().join("crates");
+    let crates = fs::read_dir(&crates).unwrap_or_else(|e| panic!("{}: {e}", crates.display()));
+    crates
+        .map(|entry| entry.expect("the directory stays while it is read").path())
+        .chain([root().to_owned()])
+        .collect()
+}
+
+/// Returns the files and folders that a source file compiles into the program. Those of its tests are not among them.
+fn compiled_in(package: &Path, file: &Path) -> Vec<PathBuf> {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    if stem.ends_with("tests") {
+        return Vec::new();
+    }
+    let text = read(file);
+    let tests = text.match_indices("#[cfg(test)]\n").find(|(at, line)| {
+        let next = text[at + line.len()..].lines().next().unwrap_or_default();
+        next.contains("mod ") && next.ends_with('{')
+    });
+    let product = &text[..tests.map_or(text.len(), |(at, _)| at)];
+    let beside = file.parent().expect("a file is in a directory");
+    let openings = [
+        ("include_bytes!(\"", beside),
+        ("include_str!(\"", beside),
+        ("migrate!(\"", package),
+        ("#[folder = \"", package),
+    ];
+    let mut found = Vec::new();
+    for (opening, base) in openings {
+        for (at, _) in product.match_indices(opening) {
+            let path = product[at + opening.len()..].split('"').next();
+            found.extend(path.map(|path| base.join(path)));
+        }
+    }
+    found
+}
+
 /// Returns the top-level module of a file of `src`. `lib.rs` and `main.rs` have none and may use everything.
 fn room_of(file: &Path) -> Option<String> {
     let first = file.components().next()?.as_os_str().to_str()?;
@@ -450,6 +549,11 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
 
 fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+}
+
+/// Returns a path without `..` and symbolic links.
+fn canonical(file: &Path) -> PathBuf {
+    fs::canonicalize(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
 }
 
 fn shown(file: &Path) -> String {

@@ -480,11 +480,11 @@ impl PeerArgs {
             )))?;
         }
         if let Some(why) = &peer.pushes.error {
-            terminal.line(safe(&format!("  it was not told of new records: {why}")))?;
+            terminal.line(safe(&format!("  it was not notified of new records: {why}")))?;
         }
         if peer.pushes.given_up > 0 {
             terminal.line(safe(&format!(
-                "  {} records were given up to be told, and are read in the log",
+                "  notification was given up for {} records; the peer reads them from the log",
                 peer.pushes.given_up
             )))?;
         }

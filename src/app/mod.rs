@@ -1,4 +1,4 @@
-//! Builds all services from the configuration, runs the loops, and shuts down in good order.
+//! Builds all services from the configuration, runs the loops, and shuts down gracefully.
 
 mod accounts;
 mod build;

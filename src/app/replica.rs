@@ -140,7 +140,7 @@ impl Replica {
         );
     }
 
-    /// Shuts down in good order: releases everything it still holds at once.
+    /// Shuts down gracefully: releases everything it still holds at once.
     pub async fn end(&self) -> Result<(), sqlx::Error> {
         self.keeper.end().await
     }

@@ -48,7 +48,7 @@ pub struct ProcessFacts {
     pub hostname: String,
 }
 
-/// A running server. Dropping it aborts all work; [`Self::stop`] ends it in good order.
+/// A running server. Dropping it aborts all work; [`Self::stop`] ends it gracefully.
 pub struct Server {
     replica: Arc<Replica>,
     address: SocketAddr,

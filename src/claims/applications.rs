@@ -123,7 +123,7 @@ pub async fn application_add(
         }
     }
     Err(sqlx::Error::Protocol(format!(
-        "applications that conflict with {spec} were added and removed {TRIES} times"
+        "gave up after {TRIES} attempts: applications that conflict with {spec} kept changing"
     )))
 }
 
@@ -144,7 +144,7 @@ pub async fn application_change(
         }
     }
     Err(sqlx::Error::Protocol(format!(
-        "applications that conflict with a change of {id} were added and removed {TRIES} times"
+        "gave up after {TRIES} attempts: applications that conflict with a change of {id} kept changing"
     )))
 }
 

@@ -22,7 +22,7 @@ pub struct LeaseHeartbeat {
 pub struct RenewalTime(Instant);
 
 impl LeaseHeartbeat {
-    /// Creates a pulse for work that another server can take over after `lasts` without a renewal.
+    /// Creates the heartbeat for work that another server can take over after `lasts` without a renewal.
     pub fn every(lasts: Duration) -> Self {
         Self {
             lasts: Some(lasts),
@@ -30,7 +30,7 @@ impl LeaseHeartbeat {
         }
     }
 
-    /// Creates a pulse for work that no other server can take over.
+    /// Creates the heartbeat for work that no other server can take over.
     pub fn unneeded() -> Self {
         Self {
             lasts: None,

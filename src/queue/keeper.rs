@@ -80,7 +80,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Ends the replica in good order: all jobs that it still holds are free at once.
+    /// Ends the replica cleanly: all jobs that it still holds are free at once.
     pub async fn end(&self) -> Result<(), sqlx::Error> {
         let jobs = self.store.replica_end(&self.replica.name).await?;
         if jobs > 0 {

@@ -16,7 +16,7 @@ text_enum! {
         Serving = "serving",
         /// The replica finishes the work it has begun, and takes no more.
         Stopping = "stopping",
-        /// The replica has ended in good order.
+        /// The replica has ended cleanly.
         Ended = "ended",
     }
 }
@@ -41,7 +41,7 @@ pub enum ReplicaState {
     Alive,
     /// The replica was requested to stop, and finishes the work it has begun.
     Stopping,
-    /// The replica has ended in good order.
+    /// The replica has ended cleanly.
     Ended,
     /// The replica was silent for as long as a lease lasts: dead, paused or cut off. Others take over its work.
     Gone,
@@ -115,7 +115,7 @@ impl Store {
         tx.commit().await.map(|()| held)
     }
 
-    /// Ends a replica in good order: all leases that it still holds are released at once. Returns the number of
+    /// Ends a replica cleanly: all leases that it still holds are released at once. Returns the number of
     /// requeued jobs.
     pub async fn replica_end(&self, name: &str) -> Result<u64> {
         let mut tx = self.begin().await?;

@@ -89,7 +89,7 @@ pub(crate) async fn archived(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
     .await
 }
 
-/// Returns the time of the first check that did not find it, if that is long enough ago.
+/// Returns the time when the object was first missing, if that was long enough ago.
 async fn confirmed(ctx: &Ctx, what: Absence<'_>) -> anyhow::Result<Option<DateTime<Utc>>> {
     let since = ctx.store.absence_note(what).await?;
     let age = ctx.clock.now() - since;

@@ -418,8 +418,8 @@ async fn stale(
     let Some(written_at) = command.written_at else {
         let host = cx.pull.at.repo.host();
         let message = format!(
-            "{host} did not say when the comment was written, so nobody knows whether its author has seen the plan. \
-             Nothing was approved."
+            "{host} did not report when the comment was written, so Lockkeeper cannot tell whether its author saw the \
+             plan. Nothing was approved."
         );
         let hint = "Comment the command again.".to_owned();
         return Ok(Some(UserText::new(message, [hint])));

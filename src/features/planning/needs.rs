@@ -282,7 +282,7 @@ impl RequirementQuestion<'_> {
             .filter(|demand| demand.value != Requirement::Undiverged);
         let unmet = of_a_pull.map(|demand| UnmetRequirement {
             message: format!(
-                "`{}` is required ({}), and only a pull request can meet it: an application has none.",
+                "`{}` is required ({}), but applications have no pull request that could meet it.",
                 demand.value, demand.by
             ),
             hints: vec![

@@ -458,7 +458,7 @@ impl Registry {
             .await
             .unwrap_or_else(|error| resume_unwind(error.into_panic()));
         if let Err(error) = removed {
-            warn!(error = describe_error(&error), version = %key, "Cannot remove packages that no version has yet");
+            warn!(error = describe_error(&error), version = %key, "Could not remove packages that belong to no version");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Fixes differences at any time: each reconciler reads the state and moves it one step towards the intended one. It
 //! takes no argument, so that it finds changes without an event, and a second run finds nothing to do.
 //!
-//! Servers turn the reconcilers of [`crate::features::reconcilers`] by timer. Metrics, the page of operations and the
+//! Servers run the reconcilers of [`crate::features::reconcilers`] on a timer. Metrics, the page of operations and the
 //! documentation are made from that list. A reconciler is a function `async fn tick(&ServerCtx) -> anyhow::Result<Found>`
 //! and a value with its name, its purpose and its period.
 

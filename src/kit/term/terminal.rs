@@ -49,7 +49,8 @@ impl<'a> Terminal<'a> {
         ExitStatus::Usage
     }
 
-    /// Prints why the subcommand failed, with the causes. It is no failure if somebody has read enough.
+    /// Prints why the subcommand failed, with the causes. A reader that closed the output early (`| head`) is not a
+    /// failure.
     pub fn failed(&mut self, error: &anyhow::Error) -> ExitStatus {
         if self.is_closed {
             return ExitStatus::Success;

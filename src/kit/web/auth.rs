@@ -1,7 +1,7 @@
 //! Authenticates the users of the pages and the API: one user and password by flag (`--web-basic-auth`, reference
 //! 11), and the accounts of the file `--web-accounts-file`, which are limited to owners. [`guesses`](super::guesses)
 //! makes guessing passwords slow. Every route that distinguishes right passwords from wrong ones goes through
-//! [`known`]; only the repository and the API of accounts have a door of their own, which counts the same guesses.
+//! [`known`]; only the repository and the API of accounts authenticate separately, and count the same guesses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::model::{
 };
 use crate::store::{Result, Tx, execute, free_text};
 
-/// A mirror in the registry.
+/// State of one mirror on one disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorRow {
     /// Data directory of the mirror.

@@ -664,7 +664,7 @@ async fn what_cannot_be_read_keeps_no_other_tables_from_being_made_again(db: &Te
     assert!(lines[0].starts_with(&unreadable(STAR)), "{}", said.out);
     assert!(lines[1].starts_with(&unreadable(LEE)), "{}", said.out);
     let note = format!(
-        "Made the tables of 3 accounts again, of 3 accounts in total. What cannot be read left its tables as they were: {LEE}, {STAR}. \
+        "Rebuilt the tables of 3 accounts (accounts in total: 3). What cannot be read left its tables as they were: {LEE}, {STAR}. \
          Correct the errors in the branches.\n"
     );
     assert!(said.err.ends_with(&note), "{}", said.err);
@@ -683,7 +683,7 @@ async fn what_cannot_be_read_keeps_no_other_tables_from_being_made_again(db: &Te
     let again = reindex();
     assert_eq!(again.code, 1);
     assert!(
-        again.err.contains("Made the tables of 0 accounts again"),
+        again.err.contains("Rebuilt the tables of 0 accounts ("),
         "{}",
         again.err
     );
@@ -749,7 +749,7 @@ async fn unreadable_external_ids_stay_and_everything_else_is_made_again(db: &Tes
         "{}",
         said.out
     );
-    let note = "Made the tables of 3 accounts again, of 3 accounts in total. What cannot be read left its tables as they were: \
+    let note = "Rebuilt the tables of 3 accounts (accounts in total: 3). What cannot be read left its tables as they were: \
                 refs/meta/external-ids. Correct the errors in the branches.\n";
     assert!(said.err.ends_with(note), "{}", said.err);
     let mut now = db.store().account_index().await.unwrap();

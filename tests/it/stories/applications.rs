@@ -308,7 +308,7 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     assert_snapshot!(told(&bot, &app, ApplicationAction::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and only a pull request can meet it: an application has none.
+    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), but applications have no pull request that could meet it.
     Nothing was applied, and the plan is kept.
 
     * Make the change in a pull request, and apply it there.

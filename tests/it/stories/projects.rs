@@ -221,7 +221,7 @@ async fn a_pattern_chooses_among_configured_directories(backend: Backend) {
     );
     bot.say(pull, "lockkeeper plan -d nothing/*").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan refused**: no project in the configuration file has a directory that matches `nothing/*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`.
+    **Plan refused**: no configured project matches the directory pattern `nothing/*` and the workspace `default`. Patterns match configured projects only: change the pattern, or name one directory.
 
     <sub>Commit `e2f1b0ce` · 0 s</sub>
     ");

@@ -126,8 +126,8 @@ pub enum SelectError {
     BadGlob(#[from] InvalidGlob),
     /// The pattern matches no configured project.
     #[error(
-        "no project in the configuration file has a directory that matches `{}` and the workspace `{}`: a pattern \
-         chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`",
+        "no configured project matches the directory pattern `{}` and the workspace `{}`. Patterns match configured \
+         projects only: change the pattern, or name one directory",
         shown(.glob), shown(.workspace.as_str())
     )]
     GlobMatchesNothing {

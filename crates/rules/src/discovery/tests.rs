@@ -632,9 +632,9 @@ fn targets_choose_among_configured_projects() {
     Place { dir: Glob("**"), workspace: Some(WorkspaceName("stage")) }
       net-stage (its directory matches `**`)
     Place { dir: Glob("nowhere/*"), workspace: None }
-      error: no project in the configuration file has a directory that matches `nowhere/*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
+      error: no configured project matches the directory pattern `nowhere/*` and the workspace `default`. Patterns match configured projects only: change the pattern, or name one directory
     Place { dir: Glob("gone*"), workspace: None }
-      error: no project in the configuration file has a directory that matches `gone*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
+      error: no configured project matches the directory pattern `gone*` and the workspace `default`. Patterns match configured projects only: change the pattern, or name one directory
     Place { dir: Glob("a["), workspace: None }
       error: `a[` is not a valid pattern of directories: unclosed character class; missing ']'
     Place { dir: Glob("../*"), workspace: None }
@@ -659,7 +659,7 @@ fn targets_without_a_configuration_are_directories() {
     error: there is no project `a`, because this repository has no configuration file that names projects: choose a directory with `-d`
     a/w (it was requested by directory and workspace)
     error: the directory `b` does not exist in this pull request. Write the path from the root of the repository.
-    error: no project in the configuration file has a directory that matches `*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
+    error: no configured project matches the directory pattern `*` and the workspace `default`. Patterns match configured projects only: change the pattern, or name one directory
     ");
 }
 

@@ -184,7 +184,7 @@ impl AccountsEdit<'_> {
             }
         }
         let judge = |is_old: bool| {
-            // Nothing may prevent that an account is locked out.
+            // Nothing may prevent an account from being locked out.
             let judged = self.accounts.values();
             let judged = judged.filter(|account| is_old || !account.is_locked_out);
             let notes = judged.flat_map(|account| {

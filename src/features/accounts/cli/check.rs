@@ -170,12 +170,17 @@ pub(super) async fn reindex(
     if format.is_json() {
         return Ok(status);
     }
-    let (again, all) = (counted(written, "account"), counted(accounts, "account"));
+    let all = counted(accounts, "account");
+    // An account that changed in between is counted once for each attempt, and one without a branch is not among all.
+    let rebuilt = format!(
+        "Rebuilt the tables of {} (accounts in total: {accounts}).",
+        counted(written, "account")
+    );
     if is_sound {
         terminal.note(if written == 0 {
             format!("The tables of {all} agree with the branches. Nothing was changed.")
         } else {
-            format!("Made the tables of {again} again, of {all} in total.")
+            rebuilt
         });
         return Ok(status);
     }
@@ -193,7 +198,7 @@ pub(super) async fn reindex(
         ),
     };
     terminal.note(format!(
-        "Made the tables of {again} again, of {all} in total.{kept} Correct the errors in the branches."
+        "{rebuilt}{kept} Correct the errors in the branches."
     ));
     Ok(status)
 }

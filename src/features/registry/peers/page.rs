@@ -187,11 +187,11 @@ fn add(edge: &mut TreeEdge, leaf: LogHash) -> Result<(), PageFault> {
     edge.add(leaf).map_err(|error| refused(error.to_string()))
 }
 
-/// Checks that a tree that has the size of a head that was seen is that of this head.
+/// Checks that a tree as large as a head seen earlier equals that head.
 fn check_seen(edge: &TreeEdge, seen: Option<TreeHead>) -> Result<(), PageFault> {
     match seen {
         Some(seen) if seen.size == edge.size() && edge.head() != seen => Err(diverged(format!(
-            "its first {} records are not those of the head that it had signed",
+            "its first {} records differ from the log head that it signed earlier",
             seen.size
         ))),
         _ => Ok(()),

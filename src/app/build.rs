@@ -245,7 +245,7 @@ async fn flag_store(
     open_flags(&url, server, clock, ids).await.map(Some)
 }
 
-/// Returns the name of the data directory in the registry of mirrors.
+/// Returns the name of the data directory in the table of mirrors.
 fn home(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirId> {
     let data_dir = &config.storage.data_dir;
     own_dir(data_dir).context("cannot create the data directory (--data-dir)")?;

@@ -61,7 +61,7 @@ impl SyncAttempt {
 impl SyncerInner {
     pub(super) async fn attempt(&self, repo: &RepoId) -> SyncAttempt {
         let attempt = self.under_lease(repo).await.unwrap_or_else(|error| {
-            error!(%repo, %error, "Could not read or write the registry of mirrors");
+            error!(%repo, %error, "Could not read or write the table of mirrors");
             SyncAttempt::NoDatabase
         });
         if let Some(outcome) = attempt.outcome() {

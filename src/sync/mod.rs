@@ -3,12 +3,12 @@
 //! The need: a command must find the commits that it plans on this disk, fresh and whole. No push, no killed server
 //! and no failure of the forge may leave a mirror outdated permanently.
 //!
-//! The registry (`store::repository_syncs`) contains all pending work; memory alone never does. [`Syncer::round`] is
-//! the reconciler. It reads the events of repositories since the last round and finds attempts that nobody will end.
-//! Then it lets a bounded number of workers take the mirrors that are due. A round waits for no worker, so a
-//! repository that takes an hour delays no other. An attempt runs under the exclusive lease of its mirror
-//! ([`attempt`]). [`crate::model::MirrorState::next`] decides whether an attempt may begin, and the consequences of
-//! its end.
+//! The table of mirrors (`store::repository_syncs`) contains all pending work; memory alone never does.
+//! [`Syncer::round`] is the reconciler. It reads the events of repositories since the last round and finds attempts
+//! that nobody will end. Then it lets a bounded number of workers take the mirrors that are due. A round waits for no
+//! worker, so a repository that takes an hour delays no other. An attempt runs under the exclusive lease of its mirror
+//! ([`attempt`]). [`crate::model::MirrorState::next`] decides whether an attempt may begin, and the consequences of its
+//! end.
 
 mod attempt;
 mod coalescer;
@@ -60,7 +60,7 @@ const CLAIMS: i64 = 500;
 pub struct SyncerDependencies {
     /// Data directory of the mirrors.
     pub home: DataDirId,
-    /// Database with the registry.
+    /// Database with the table of mirrors.
     pub store: Store,
     /// Access to the mirrors on disk.
     pub git: Git,
@@ -412,7 +412,7 @@ impl SyncerInner {
                 }
                 Ok(false) => {
                     if let Err(error) = self.forget(wants, &repo).await {
-                        error!(%repo, %error, "Could not remove a mirror of an unused repository from the registry");
+                        error!(%repo, %error, "Could not remove a mirror of an unused repository from the table of mirrors");
                     }
                 }
                 // The mirror stays due: the next round checks again.
@@ -424,7 +424,7 @@ impl SyncerInner {
         drop(place);
     }
 
-    /// Removes an unwanted mirror from the registry. This is checked again after its row was read. An event from
+    /// Removes an unwanted mirror from the table. This is checked again after its row was read. An event from
     /// then on keeps the row, for example when somebody claims the repository and pushes.
     async fn forget(&self, wants: &SyncSettings, repo: &RepoId) -> Result<(), sqlx::Error> {
         let SyncerDependencies { home, store, .. } = &self.parts;
@@ -432,7 +432,7 @@ impl SyncerInner {
             return Ok(());
         };
         if !wants.includes(store, repo).await? && !store.mirror_forget(&row).await? {
-            debug!(%repo, "An unused mirror was changed before its removal from the registry; it will be checked again");
+            debug!(%repo, "An unused mirror was changed before its removal from the table of mirrors; it will be checked again");
         }
         Ok(())
     }

@@ -528,7 +528,7 @@ impl ScriptChecker<'_> {
         Ok(users.json(&row).await?)
     }
 
-    /// Compares the mirrors of both servers, and their rows in the registry, with the branches on GitHub.
+    /// Compares the mirrors of both servers, and their rows in the database, with the branches on GitHub.
     async fn out_of_step(&self) -> anyhow::Result<Option<DemoFailure>> {
         let branches = self.stage.github.branches(REPO).await?;
         let main = branches

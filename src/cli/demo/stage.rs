@@ -159,7 +159,7 @@ impl DemoStage {
         })
     }
 
-    /// Returns the commit of `main` in the mirrors of both servers, with their verification in the registry.
+    /// Returns the commit of `main` in the mirrors of both servers, with their verification in the table of mirrors.
     pub async fn mirrors(&self) -> anyhow::Result<Vec<String>> {
         let repo: RepoId = format!("github.com/{}", sample::REPO).parse()?;
         let main = RefName::new("refs/heads/main")?;

@@ -1,4 +1,4 @@
-//! The registry of mirrors: a row per data directory and repository.
+//! The table of mirrors: a row per data directory and repository.
 //!
 //! Only [`crate::model::MirrorState::next`] decides which state follows. A change is read, decided and written back
 //! by one conditional UPDATE that compares the row's revision. The revision stands for the state, the lease and
@@ -35,7 +35,7 @@ pub enum MirrorChange {
     Changed(Box<MirrorRow>),
     /// The event is not allowed in the state of the mirror.
     NotAllowed(NotAllowed),
-    /// The registry does not have such a mirror.
+    /// The table does not have such a mirror.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s 
      AND l.holder = s.lease_holder WHERE s.replica = $1 AND s.repo = $2 AND l.until > $3";
 
 impl Store {
-    /// Adds a mirror that needs a sync; `false`: the registry already has it.
+    /// Adds a mirror that needs a sync; `false`: the table already has it.
     pub async fn mirror_know(&self, home: &DataDirId, repo: &RepoId) -> Result<bool> {
         let mut tx = self.begin_shared().await?;
         let is_new = know_in_tx(&mut tx, home, repo, self.now()).await?;
@@ -258,7 +258,7 @@ fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
     }
 }
 
-/// Adds a mirror; `false`: the registry already has it.
+/// Adds a mirror; `false`: the table already has it.
 pub(super) async fn know_in_tx(
     tx: &mut Tx,
     home: &DataDirId,

@@ -102,8 +102,8 @@ impl World {
         }
     }
 
-    /// Halts a server during a sync of its mirror. The registry tells whether a sync was under way, because a halted
-    /// server writes nothing to it. The attempt is repeated until it succeeds.
+    /// Halts a server during a sync of its mirror. The table of mirrors tells whether a sync was under way, because a
+    /// halted server writes nothing to it. The attempt is repeated until it succeeds.
     pub async fn halt_in_sync(&self, n: usize, halt: Halt, time: Duration) {
         let mut server = self.server(n).lock().await;
         let begun = Instant::now();
@@ -198,7 +198,7 @@ impl World {
         false
     }
 
-    /// Returns true if this process of a server holds the lease of its mirror, according to the registry.
+    /// Returns true if this process of a server holds the lease of its mirror, according to the table of mirrors.
     async fn is_in_sync(&self, home: &str, replica: &str) -> bool {
         let rows = self.look.rows(MIRRORS).await;
         let is_held = |holder: &str| {
@@ -298,7 +298,7 @@ async fn rows(world: &World) -> Vec<String> {
     wrong.extend(
         missing
             .into_iter()
-            .map(|home| format!("the registry does not know the mirror of {home}")),
+            .map(|home| format!("the table of mirrors does not have the mirror of {home}")),
     );
     let orphans = "SELECT replica FROM repository_syncs s WHERE state = 'started' AND NOT EXISTS \
                    (SELECT 1 FROM leases l WHERE l.key = s.lease_key AND l.holder = s.lease_holder)";

@@ -1,4 +1,4 @@
-//! Tests of the registry of mirrors.
+//! Tests of the table of mirrors.
 
 use chrono::TimeDelta;
 use futures::future::join_all;

@@ -260,9 +260,9 @@ fn invariants_of_the_registry_are_kept_and_shown_where_the_page_says() {
         let (number, _) = line.strip_prefix("//! - **R")?.split_once("**")?;
         Some(format!("R{number}"))
     });
-    let page = read(&root().join("docs/architecture.md"));
+    let page = read(&root().join("docs/design/registry.md"));
     let (_, table) = page
-        .split_once("### Invariants of the registry")
+        .split_once("## Invariants")
         .expect("the table of invariants");
     let rows: Vec<&str> = table
         .lines()

@@ -2,6 +2,16 @@
 //!
 //! `docs/architecture.md` describes the modules and their allowed imports. The test `imports_only_go_down` holds the
 //! table.
+//!
+//! Rules without input or output are crates of their own, so that they build without the server:
+//!
+//! | Search for | Look in |
+//! |---|---|
+//! | what a plan comment or a status says | `crates/rules/src/render/`, `templates/comments/` |
+//! | a setting of the server, a key of a file | `crates/rules/src/config/server/`, `crates/rules/src/config/` |
+//! | commands of comments, discovery of projects | `crates/rules/src/command/`, `crates/rules/src/discovery/` |
+//! | policies, accounts in Git, the registry's log | `crates/policy/`, `crates/accounts/`, `crates/registry/` |
+//! | nouns such as locks, pulls and plans | `crates/model/src/model/` |
 
 pub mod app;
 pub mod atlantis;

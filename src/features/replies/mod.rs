@@ -1,5 +1,6 @@
-//! Comments, reactions, statuses and annotations of pull requests. Handlers return a [`reply::Reply`], and this feature turns it into
-//! jobs that post it.
+//! Comments, reactions, statuses and annotations of pull requests. Handlers return a [`reply::Reply`], and this feature
+//! turns it into jobs that post it. The texts are made by [`crate::render`] (`crates/rules/src/render/`,
+//! `templates/comments/`).
 //!
 //! | File | Content |
 //! |---|---|

@@ -18,7 +18,7 @@ use super::webhooks::webhooks;
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
 use crate::config::server::{
-    GithubAuth, GithubConfig, MirrorUrl, OwnRegistry, PlanFiles, RunConfig, SecretSource,
+    GitHubCredentials, GithubConfig, MirrorUrl, OwnRegistry, PlanFiles, RunConfig, SecretSource,
     ServerConfig,
 };
 use crate::context::{
@@ -383,14 +383,14 @@ fn connection(github: &GithubConfig, clock: &Arc<dyn Clock>) -> anyhow::Result<G
             )
         })?;
     let auth = match &github.auth {
-        GithubAuth::Token { user, token } => GitHubAuth::Token {
+        GitHubCredentials::Token { user, token } => GitHubAuth::Token {
             user: Some(user.clone()),
             token: match token {
                 SecretSource::Inline(token) => TokenSource::Fixed(token.clone()),
                 SecretSource::File(path) => TokenSource::File(path.clone()),
             },
         },
-        GithubAuth::App {
+        GitHubCredentials::App {
             id,
             key,
             installation,

@@ -25,7 +25,7 @@ pub enum SecretSource {
 
 /// Credentials of Lockkeeper at GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GithubAuth {
+pub enum GitHubCredentials {
     /// An account with a personal access token.
     Token {
         /// Name of the account, without `@`.
@@ -46,7 +46,7 @@ pub enum GithubAuth {
     },
 }
 
-impl GithubAuth {
+impl GitHubCredentials {
     /// Returns the login of Lockkeeper's own comments, if it is known.
     pub fn login(&self) -> Option<String> {
         match self {
@@ -60,7 +60,7 @@ section! {
     /// Address of a GitHub, and the credentials for it.
     pub struct GithubConfig in Github {
         /// Credentials of Lockkeeper at GitHub.
-        pub auth: GithubAuth = read_auth from {
+        pub auth: GitHubCredentials = read_auth from {
             /// Account to act as, together with --gh-token or --gh-token-file.
             text("gh-user", "NAME"),
 
@@ -192,7 +192,7 @@ pub(super) fn default_api_url(host: &HostName) -> Option<Url> {
 
 const ONE_WAY: &str = "keep either --gh-user with its token, or --gh-app-id with its key";
 
-fn read_auth(reader: &mut SettingReader<'_>) -> ReadResult<GithubAuth> {
+fn read_auth(reader: &mut SettingReader<'_>) -> ReadResult<GitHubCredentials> {
     let user = reader
         .text("gh-user")
         .map(|user| user.trim_start_matches('@').to_owned());
@@ -265,7 +265,7 @@ fn read_token_auth(
     reader: &mut SettingReader<'_>,
     user: String,
     token: SecretSource,
-) -> ReadResult<GithubAuth> {
+) -> ReadResult<GitHubCredentials> {
     let mut unused = Ok(());
     for flag in ["gh-app-installation-id", "gh-app-slug"] {
         if reader
@@ -279,7 +279,7 @@ fn read_token_auth(
             );
         }
     }
-    unused.map(|()| GithubAuth::Token { user, token })
+    unused.map(|()| GitHubCredentials::Token { user, token })
 }
 
 fn read_app_auth(
@@ -287,8 +287,8 @@ fn read_app_auth(
     id: u64,
     key: SecretSource,
     installation: Option<u64>,
-) -> GithubAuth {
-    GithubAuth::App {
+) -> GitHubCredentials {
+    GitHubCredentials::App {
         id,
         key,
         installation,

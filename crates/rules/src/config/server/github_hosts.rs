@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::github::{
-    GithubAuth, GithubConfig, SecretSource, WebhookConfig, default_api_url, web_url,
+    GitHubCredentials, GithubConfig, SecretSource, WebhookConfig, default_api_url, web_url,
     without_encryption,
 };
 use super::problems::StartupWarning;
@@ -136,7 +136,7 @@ pub struct HostsFile {
 struct ListedHost {
     host: HostName,
     api_url: Url,
-    auth: GithubAuth,
+    auth: GitHubCredentials,
     webhook_secret: SecretFile,
 }
 
@@ -439,7 +439,11 @@ fn read_api_url(
     }
 }
 
-fn read_auth(yaml: &mut FileReader, raw: &RawSettings, entry: &HostMapping) -> Option<GithubAuth> {
+fn read_auth(
+    yaml: &mut FileReader,
+    raw: &RawSettings,
+    entry: &HostMapping,
+) -> Option<GitHubCredentials> {
     const ONE_WAY: &str = "keep either `user` with `token_file`, or `app`";
     let of_account = [&entry.user, &entry.token_file];
     let account = of_account.iter().any(|field| field.is_set());
@@ -457,7 +461,7 @@ fn read_auth(yaml: &mut FileReader, raw: &RawSettings, entry: &HostMapping) -> O
             let user = required_text(yaml, entry, &entry.user, "name the account of the token");
             let help = "name the file with the personal access token of the account";
             let token = required_file(yaml, raw, entry, &entry.token_file, help);
-            Some(GithubAuth::Token {
+            Some(GitHubCredentials::Token {
                 user: user?.trim_start_matches('@').to_owned(),
                 token: SecretSource::File(token?.path),
             })
@@ -473,7 +477,11 @@ fn read_auth(yaml: &mut FileReader, raw: &RawSettings, entry: &HostMapping) -> O
     }
 }
 
-fn read_app(yaml: &mut FileReader, raw: &RawSettings, entry: &HostMapping) -> Option<GithubAuth> {
+fn read_app(
+    yaml: &mut FileReader,
+    raw: &RawSettings,
+    entry: &HostMapping,
+) -> Option<GitHubCredentials> {
     let app = entry.app.read(yaml)?;
     let id = yaml.required(
         &app,
@@ -493,7 +501,7 @@ fn read_app(yaml: &mut FileReader, raw: &RawSettings, entry: &HostMapping) -> Op
             yaml.problem(place, what, "write the number that GitHub shows");
         }
     }
-    Some(GithubAuth::App {
+    Some(GitHubCredentials::App {
         id: id?,
         key: SecretSource::File(key?.path),
         installation,

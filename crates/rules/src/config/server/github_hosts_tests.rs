@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use insta::assert_snapshot;
 
-use super::{GithubAuth, RawSettings, SecretSource, ServerConfig, forge_hosts};
+use super::{GitHubCredentials, RawSettings, SecretSource, ServerConfig, forge_hosts};
 use crate::secret::Secret;
 
 const TWO: &str = "\
@@ -93,14 +93,14 @@ fn the_hosts_of_the_file_are_enough() {
     );
     assert_eq!(
         example.auth,
-        GithubAuth::Token {
+        GitHubCredentials::Token {
             user: "lockkeeper".to_owned(),
             token: SecretSource::File("/run/token".into())
         }
     );
     assert_eq!(
         code.auth,
-        GithubAuth::App {
+        GitHubCredentials::App {
             id: 12,
             key: SecretSource::File("/srv/app.pem".into()),
             installation: Some(5_000_000_000),

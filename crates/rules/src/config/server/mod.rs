@@ -57,7 +57,7 @@ pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, IdleStatuses, LookConfig, SilenceConfig};
 pub use environment::{PassEnvironment, RunStage};
 pub use file::SettingsFile;
-pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
+pub use github::{GitHubCredentials, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
 #[cfg(test)]
 pub(in crate::config) use github_hosts::HostsFileMapping;
 pub use github_hosts::{HostsFile, secret_files_of_hosts};

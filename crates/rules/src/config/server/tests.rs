@@ -95,7 +95,7 @@ fn the_least_that_must_be_set_is_enough() {
     );
     assert_eq!(
         config.github[0].auth,
-        GithubAuth::Token {
+        GitHubCredentials::Token {
             user: "lockkeeper-bot".to_owned(),
             token: SecretSource::File("/srv/token".into())
         }
@@ -296,7 +296,7 @@ fn an_app_logs_in_with_its_key() {
     let slug = Some("locks".to_owned());
     assert_eq!(
         config.github[0].auth,
-        GithubAuth::App {
+        GitHubCredentials::App {
             id: 7,
             key,
             installation: None,
@@ -990,7 +990,7 @@ fn a_file_of_settings_is_heard_after_flags_and_variables() {
     );
     assert_eq!(config.logging.level, LogLevel::Debug);
     assert_eq!(config.runs.parallel.get(), 15);
-    let GithubAuth::Token { user, .. } = &config.github[0].auth else {
+    let GitHubCredentials::Token { user, .. } = &config.github[0].auth else {
         panic!("a token is set")
     };
     assert_eq!(user, "kim");

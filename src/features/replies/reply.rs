@@ -157,6 +157,7 @@ fn page_text(ctx: &Ctx, report: &Report) -> String {
     let mut report = Report {
         style: ReportStyle {
             fold: false,
+            machine_lines: false,
             ..report.style.clone()
         },
         ..report.clone()
@@ -170,12 +171,7 @@ fn page_text(ctx: &Ctx, report: &Report) -> String {
     let bodies = render::comments(&report, &ctx.settings.comment_limits())
         .into_iter()
         .map(|comment| comment.body);
-    let text = bodies.collect::<Vec<_>>().join("\n\n");
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with("<!-- "))
-        .collect();
-    lines.join("\n").trim().to_owned()
+    bodies.collect::<Vec<_>>().join("\n\n").trim().to_owned()
 }
 
 fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> Report {

@@ -21,6 +21,7 @@ use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
 story!(
     an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_out_until_then,
     a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed,
+    a_result_has_all_lines_of_the_output_and_none_for_programs,
     a_plan_that_violates_policies_is_not_applied,
     an_apply_that_was_cut_off_is_told_and_never_done_again,
     what_an_application_is_must_be_in_the_repository,
@@ -319,6 +320,19 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     <sub>Commit `ea25505e` · 0 s</sub>
     ");
     assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_result_has_all_lines_of_the_output_and_none_for_programs(backend: Backend) {
+    let says = "# fake: says <!-- the old network -->\n";
+    let bot = Bot::new(backend, &[("network/main.tf", says)]).await;
+    let app = network(&bot).await;
+    let result = told(&bot, &app, ApplicationAction::Plan).await;
+    let comments: Vec<&str> = result
+        .lines()
+        .filter(|line| line.starts_with("<!-- "))
+        .collect();
+    assert_eq!(comments, ["<!-- the old network -->"], "{result}");
     bot.end(&[LOCK]).await;
 }
 

@@ -52,9 +52,9 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
     /// Text as Markdown. The last comment of a command ends with the machine line; those before it end with a line
-    /// that only says which part they are.
+    /// that only says which part they are. Without `machine_lines` of the style, there are no such lines.
     pub body: String,
-    /// Text that this comment contains and no other.
+    /// Text of the line at the end, which no other comment contains.
     pub marker: String,
 }
 
@@ -84,7 +84,9 @@ pub fn comments(report: &Report, limits: &Limits) -> Vec<Comment> {
 
 fn comment(report: &Report, line: &MachineLine, part: u32, parts: u32, body: &str) -> Comment {
     let body = body.trim_end();
-    let text = if part == parts {
+    let text = if !report.style.machine_lines {
+        body.to_owned()
+    } else if part == parts {
         format!("{body}\n\n{}", line.of_part(part, parts))
     } else {
         format!("{body}\n\n{}", PartLine::new(report.id, part, parts))

@@ -49,7 +49,7 @@ pub struct Report {
     pub body: Body,
 }
 
-/// Look of comments; each field is a setting of the server.
+/// Look of comments; each field but the last is a setting of the server.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
@@ -72,6 +72,8 @@ pub struct ReportStyle {
     pub offer_approval: bool,
     /// Leave out policy sets that passed (`--quiet-policy-checks`).
     pub quiet_policies: bool,
+    /// End each comment with a line for programs (false for a text that is no comment on a forge).
+    pub machine_lines: bool,
 }
 
 impl Default for ReportStyle {
@@ -85,6 +87,7 @@ impl Default for ReportStyle {
             offer_unlock: true,
             offer_approval: true,
             quiet_policies: false,
+            machine_lines: true,
         }
     }
 }

@@ -1022,6 +1022,29 @@ fn the_whole_voice_of_the_bot() {
     }
 }
 
+#[test]
+fn a_text_that_is_no_comment_has_no_lines_for_programs_and_all_lines_of_an_output() {
+    for (name, mut report) in samples() {
+        let with_lines = comments(&report, &Limits::default());
+        report.style.machine_lines = false;
+        let without = comments(&report, &Limits::default());
+        let (text, line) = with_lines[0]
+            .body
+            .rsplit_once("\n\n")
+            .expect("a comment ends with its line");
+        assert_eq!(without[0].body, text, "{name}");
+        assert!(line.contains(&without[0].marker), "{name}");
+    }
+    let mut report = flood(200, 60);
+    report.style.machine_lines = false;
+    let all = comments(&report, &Limits::default());
+    assert!(all.len() > 1, "{}", all.len());
+    assert!(
+        all.iter().all(|one| PartLine::find(&one.body).is_none()),
+        "no part has a line"
+    );
+}
+
 /// Returns very many projects with very long outputs.
 fn flood(projects: usize, lines: usize) -> Report {
     let output = "  + line ``` </details> é\n".repeat(lines);

@@ -1,5 +1,5 @@
-//! Checks that imports between modules only go down (`docs/architecture.md`), that no test file is forgotten, and that the
-//! image is built from all files that the build reads.
+//! Checks that imports between modules only go down (`docs/architecture.md`), that no test file is forgotten, and that
+//! the image is built from all files that the build reads.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -480,7 +480,9 @@ impl PeerArgs {
             )))?;
         }
         if let Some(why) = &peer.pushes.error {
-            terminal.line(safe(&format!("  it was not notified of new records: {why}")))?;
+            terminal.line(safe(&format!(
+                "  it was not notified of new records: {why}"
+            )))?;
         }
         if peer.pushes.given_up > 0 {
             terminal.line(safe(&format!(

@@ -1,4 +1,4 @@
-//! A version as the API and the command line show it.
+//! Versions, names and the outcome of a verification, as the API and the command line show them.
 
 use chrono::{DateTime, Utc};
 use lockkeeper_registry::names::{NameKind, RegistryName};
@@ -6,10 +6,12 @@ use lockkeeper_registry::records::{Checksums, TakedownKind, VersionContent};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::input::shown_key;
 use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
 use super::tags::TagMove;
+use super::verify::{VerifyFault, VerifyReport};
 use crate::kit::web::text::rfc3339;
 use crate::model::CommitSha;
 
@@ -202,6 +204,19 @@ impl From<&VersionNotice> for NoticeView {
             replacement: notice.notice.replacement.as_ref().map(shown_key),
             at: notice.at,
         }
+    }
+}
+
+/// Describes the outcome of a verification for programs. `packages`: it has read the packages as well.
+pub(super) fn verified_json(verified: &Result<VerifyReport, VerifyFault>, packages: bool) -> Value {
+    match verified {
+        Ok(report) => json!({
+            "records": report.head.size,
+            "root": report.head.root.to_string(),
+            "versions": report.versions,
+            "packages": packages.then_some(report.packages),
+        }),
+        Err(fault) => json!({ "fault": fault.to_string() }),
     }
 }
 

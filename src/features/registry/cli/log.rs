@@ -5,6 +5,7 @@ use lockkeeper_registry::records::{LogId, Record, RecordChange};
 use serde_json::json;
 
 use super::super::service::Registry;
+use super::super::view::verified_json;
 use super::log_key;
 use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, safe};
 use crate::store::Store;
@@ -77,20 +78,17 @@ pub(super) async fn verify(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let verified = registry.verify(packages).await;
-    let report = match verified.context("the registry could not be verified")? {
+    let verified = verified.context("the registry could not be verified")?;
+    let json = || verified_json(&verified, packages);
+    let report = match &verified {
         Ok(report) => report,
         Err(fault) => {
+            if format.is_json() {
+                terminal.line(json())?;
+            }
             terminal.note(safe(&format!("error: {fault}")));
             return Ok(ExitStatus::Failure);
         }
-    };
-    let json = || {
-        json!({
-            "records": report.head.size,
-            "root": report.head.root.to_string(),
-            "versions": report.versions,
-            "packages": packages.then_some(report.packages),
-        })
     };
     let text = || {
         let of_packages = if packages {

@@ -270,6 +270,12 @@ fn damage_is_found_by_verify() {
     let (exit, said) = machine.signing(&["verify", "--packages"]);
     assert_eq!(exit, ExitStatus::Failure);
     assert_snapshot!(said, @"error: the package module.tar.gz of module acme/vpc/aws 1.2.3 has … instead of 81");
+    let (exit, said) = machine.signing(&["verify", "--packages", "--json"]);
+    assert_eq!(exit, ExitStatus::Failure);
+    assert_snapshot!(said, @r#"
+    {"fault":"the package module.tar.gz of module acme/vpc/aws 1.2.3 has … instead of 81"}
+    error: the package module.tar.gz of module acme/vpc/aws 1.2.3 has … instead of 81
+    "#);
 }
 
 #[test]

@@ -1,16 +1,20 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 
+use clap::CommandFactory as _;
 use insta::assert_snapshot;
 use lockkeeper_registry::names::NamePrefix;
 use lockkeeper_registry::signed_note::NoteSigner;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
 use crate::cli::tests::call;
-use crate::clock::{RandomIds, SystemClock};
-use crate::features::registry::FillFault;
+use crate::clock::{Clock as _, RandomIds, SystemClock};
 use crate::features::registry::namespaces::{AddNamespace, ForeignVersions, Visibility};
+use crate::features::registry::{BranchReading, BranchUse, FillFault, SeenTags};
 use crate::kit::term::ExitStatus;
+use crate::model::RepoId;
 use crate::seal::key_line;
 use crate::store::DatabaseUrl;
 
@@ -100,6 +104,63 @@ impl Machine {
     fn signing(&self, args: &[&str]) -> Said {
         let keys = self.path("keys").display().to_string();
         self.registry(&[args, &["--encryption-key-file", &keys]].concat())
+    }
+
+    /// Runs a command with `--json`. Returns the exit code and the lines of standard output.
+    fn json(&self, args: &[&str], needs_key: bool) -> (ExitStatus, Vec<Value>) {
+        let data = self.0.path().display().to_string();
+        let keys = self.path("keys").display().to_string();
+        let mut all = [&["registry"], args, &["--json", "--data-dir", &data]].concat();
+        if needs_key {
+            all.extend(["--encryption-key-file", &keys]);
+        }
+        let (exit, out, err) = call(&all);
+        let lines = out.lines().map(|line| {
+            let read: Result<Value, _> = serde_json::from_str(line);
+            read.unwrap_or_else(|error| panic!("{args:?}: {error}: {line}\n{err}"))
+        });
+        (exit, lines.collect())
+    }
+
+    /// Stores what others have told: two deployments, a tag of a repository and a use on its default branch.
+    fn hear_of_others(&self, repo: &RepoId) {
+        block_on(async {
+            let store = self.store().await;
+            for name in ["two.example.com", "three.example.com"] {
+                let signer = NoteSigner::from_seed(name, &[7; 32]).unwrap();
+                let url = format!("https://{name}").parse().unwrap();
+                let from = "one.example.com".parse().unwrap();
+                let proposed = [(url, signer.verifier().clone())];
+                let added = store.registry_peers_propose(&from, &proposed).await;
+                assert_eq!(added.unwrap(), 1);
+            }
+            let commit = "a".repeat(40).parse().unwrap();
+            let tags = BTreeMap::from([("v1.2.3".parse().unwrap(), commit)]);
+            let seen = SeenTags {
+                tags: &tags,
+                most: 10,
+                most_new: 10,
+                most_told: 10,
+            };
+            let due_at = SystemClock.now();
+            let seen = store.registry_tags_see(repo, &seen, due_at).await;
+            assert_eq!(seen.unwrap().new, 1);
+            let uses = BTreeSet::from([BranchUse {
+                dir: "net".parse().unwrap(),
+                name: "module acme/vpc/aws".parse().unwrap(),
+                wanted: "~> 1.2".to_owned(),
+                version: None,
+            }]);
+            let reading = BranchReading {
+                head: None,
+                basis: "x",
+                uses: &uses,
+                due_at,
+            };
+            store.registry_branch_record(repo, &reading).await.unwrap();
+            store.close().await;
+        })
+        .unwrap();
     }
 
     fn cleaned(&self, (exit, out, err): (ExitStatus, String, String)) -> Said {
@@ -565,4 +626,122 @@ fn a_missing_version_is_explained() {
     let (exit, said) = explain("acme/vpc/aws", &["--registry-on-miss", "go *"]);
     assert_eq!(exit, ExitStatus::Usage);
     assert!(said.contains("has no `=`"), "{said}");
+}
+
+/// Returns the commands that have none below them, such as `namespaces add`, with the flags of each.
+fn leaves(command: &clap::Command, above: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found = BTreeMap::new();
+    for below in command.get_subcommands() {
+        let path = format!("{above} {}", below.get_name());
+        let path = path.trim_start();
+        if below.has_subcommands() {
+            found.extend(leaves(below, path));
+        } else {
+            let flags = below.get_arguments().filter_map(clap::Arg::get_long);
+            found.insert(path.to_owned(), flags.map(ToOwned::to_owned).collect());
+        }
+    }
+    found
+}
+
+/// Programs read the output line by line. A new command needs a row here, and `--json`.
+#[test]
+fn with_json_each_line_of_each_command_is_an_object() {
+    let machine = Machine::new();
+    machine.hear_of_others(&"github.com/acme/terraform-aws-vpc".parse().unwrap());
+    let vpc = machine.write("vpc", &[("main.tf", "# VPC\n")]);
+    let word = format!("{}/word", machine.write("words", &[("word", "none")]));
+    let mut token = String::new();
+    let commands = leaves(&RegistryArgs::command(), "");
+    let mut left: BTreeSet<&String> = commands.keys().collect();
+    let failure = ExitStatus::Failure;
+    for (line, exit, count) in [
+        ("namespaces add acme --owner net", SUCCESS, 1),
+        ("namespaces add acme --owner net", failure, 0),
+        ("namespaces list", SUCCESS, 1),
+        ("namespaces change acme --visibility owner", SUCCESS, 1),
+        ("namespaces add spare --owner net", SUCCESS, 1),
+        ("namespaces remove spare", SUCCESS, 1),
+        ("list", SUCCESS, 0),
+        (
+            "publish DIR --name acme/vpc/aws --version 1.2.3",
+            SUCCESS,
+            1,
+        ),
+        (
+            "publish DIR --name acme/vpc/aws --version 1.2.4",
+            SUCCESS,
+            1,
+        ),
+        ("list", SUCCESS, 1),
+        ("show acme/vpc/aws", SUCCESS, 2),
+        ("show acme/vpc/aws@9.9.9", failure, 0),
+        (
+            "deprecate acme/vpc/aws 1.2.3 --reason old --instead 1.2.4",
+            SUCCESS,
+            1,
+        ),
+        (
+            "takedown acme/vpc/aws 1.2.3 --kind mistake --reason wrong --confirm acme/vpc/aws@1.2.3",
+            SUCCESS,
+            1,
+        ),
+        ("explain acme/vpc/aws@9.9.9", SUCCESS, 1),
+        ("uses acme/vpc/aws", SUCCESS, 1),
+        ("tags", SUCCESS, 1),
+        ("tags github.com/acme/terraform-aws-vpc", SUCCESS, 1),
+        ("tags github.com/acme/none", failure, 0),
+        ("log", SUCCESS, 4),
+        ("verify --packages", SUCCESS, 1),
+        ("tokens create --scope read:*", SUCCESS, 1),
+        ("tokens list", SUCCESS, 1),
+        ("tokens revoke TOKEN", SUCCESS, 1),
+        ("peers invite --url https://four.example.com", SUCCESS, 1),
+        // The file has no word, so nothing is sent.
+        (
+            "peers join https://four.example.com --word-file WORD",
+            failure,
+            0,
+        ),
+        ("peers list", SUCCESS, 2),
+        (
+            "peers approve two.example.com --accept module:two/*",
+            ExitStatus::Usage,
+            0,
+        ),
+        ("peers approve two.example.com --accept *", SUCCESS, 1),
+        (
+            "peers change two.example.com --visibility public",
+            SUCCESS,
+            1,
+        ),
+        ("peers suspend two.example.com", SUCCESS, 1),
+        ("peers resume two.example.com", SUCCESS, 1),
+        ("peers show two.example.com", SUCCESS, 1),
+        ("peers remove three.example.com", SUCCESS, 1),
+        ("peers remove three.example.com", failure, 0),
+        ("key", SUCCESS, 1),
+        ("setup --url https://lockkeeper.example.com", SUCCESS, 1),
+    ] {
+        let is_first =
+            |path: &&String| line == path.as_str() || line.starts_with(&format!("{path} "));
+        let path = commands.keys().find(is_first).unwrap();
+        let flags = &commands[path];
+        assert!(flags.contains("json"), "{path}");
+        let words = line.split(' ').map(|text| match text {
+            "DIR" => vpc.as_str(),
+            "WORD" => word.as_str(),
+            "TOKEN" => token.as_str(),
+            text => text,
+        });
+        let words: Vec<&str> = words.collect();
+        let (found, lines) = machine.json(&words, flags.contains("encryption-key-file"));
+        assert_eq!((found, lines.len()), (exit, count), "{line}: {lines:?}");
+        assert!(lines.iter().all(Value::is_object), "{line}: {lines:?}");
+        if path == "tokens create" {
+            lines[0]["id"].as_str().unwrap().clone_into(&mut token);
+        }
+        left.remove(path);
+    }
+    assert!(left.is_empty(), "no arguments for {left:?}");
 }

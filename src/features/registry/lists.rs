@@ -2,7 +2,7 @@
 //!
 //! | Request | Answer |
 //! |--|--|
-//! | `GET /api/registry/names` | names with their newest versions, [`NAMES`] at a time |
+//! | `GET /api/registry/names`, `GET /api/registry/names?prefix=acme/` | names with their newest versions, [`NAMES`] at a time |
 //! | `GET /api/registry/module/acme/vpc/aws`, `GET /api/registry/go/example.com/m` | all versions of a name, the highest first |
 //! | `GET /api/registry/module/acme/vpc/aws/1.2.3`, `GET /api/registry/go/example.com/m/@v/v1.2.3` | one version |
 //! | `GET /api/registry/log` | records of the log, [`RECORDS`] at a time |
@@ -26,11 +26,11 @@ use lockkeeper_registry::records::{LogId, Record};
 use lockkeeper_registry::versions::VersionKey;
 use serde::{Deserialize, Serialize};
 
+use super::ListedState;
 use super::upload::{
     ApiRefusal, ListReader, RegistryUploads, go_key, go_path, module_key, module_name,
 };
 use super::view::{NameView, VersionView};
-use super::{ListedState, NameSearch};
 
 /// Maximum number of names in an answer.
 const NAMES: i64 = 500;
@@ -38,9 +38,12 @@ const NAMES: i64 = 500;
 /// Maximum number of records in an answer.
 const RECORDS: i64 = 500;
 
-/// `?after=…`
+/// `?prefix=…&after=…`
 #[derive(Deserialize)]
-pub(super) struct NamesAfter {
+pub(super) struct NamesQuery {
+    /// Text that the names begin with.
+    #[serde(default)]
+    prefix: String,
     /// Number of names to skip, as `next` of the answer before.
     #[serde(default)]
     after: u32,
@@ -91,33 +94,29 @@ struct RecordView {
 /// `GET /api/registry/names`
 pub(super) async fn names(
     State(api): State<Arc<RegistryUploads>>,
-    query: Result<Query<NamesAfter>, QueryRejection>,
+    query: Result<Query<NamesQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
     let reader = api.list_reader(&headers).await?;
     let Query(query) = query.map_err(|_| ApiRefusal::After)?;
     let store = api.registry().store();
     let skip = i64::from(query.after);
-    let search = NameSearch {
-        text: "",
-        prefixes: None,
-        skip,
-        limit: NAMES,
-    };
-    let found = store.registry_name_search(search).await?;
-    let read = i64::try_from(found.names.len()).unwrap_or(NAMES);
-    let next = (skip + read < found.count).then_some(skip + read);
-    let readable = found
-        .names
-        .into_iter()
-        .filter(|name| reader.scope.may_read(name));
-    let readable: Vec<RegistryName> = readable.collect();
+    // One more tells if there are others.
+    let mut found = store
+        .registry_names_part(&query.prefix, skip, NAMES + 1)
+        .await?;
+    let has_more = i64::try_from(found.len()).is_ok_and(|read| read > NAMES);
+    if has_more {
+        found.pop();
+    }
+    let next = has_more.then_some(skip + NAMES);
+    found.retain(|name| reader.scope.may_read(name));
     let mut versions: HashMap<RegistryName, Vec<ListedState>> = HashMap::new();
-    for version in store.registry_states_of(&readable).await? {
+    for version in store.registry_states_of(&found).await? {
         let of_name = versions.entry(version.key.name()).or_default();
         of_name.push(version);
     }
-    let names = readable.into_iter().map(|name| {
+    let names = found.into_iter().map(|name| {
         let of_name = versions.remove(&name).unwrap_or_default();
         let of_name = of_name.iter().map(|version| (&version.key, version.state));
         NameView::new(&name, of_name)

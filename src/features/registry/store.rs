@@ -442,6 +442,24 @@ impl Store {
         Ok(names)
     }
 
+    /// Lists names that begin with this text, by kind and name, after the first `skip` ones.
+    pub(super) async fn registry_names_part(
+        &self,
+        prefix: &str,
+        skip: i64,
+        limit: i64,
+    ) -> Result<Vec<RegistryName>> {
+        let prefix = free_text(prefix).into_owned();
+        let end = format!("{prefix}{AFTER_NAMES}");
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
+            "SELECT kind, name FROM registry_names WHERE kind IN ('go', 'module') AND name >= $1 AND name < $2 \
+             ORDER BY kind, name LIMIT $3 OFFSET $4")
+            .bind(&prefix).bind(&end).bind(limit).bind(skip).fetch_all(db))?;
+        let rows = rows.into_iter();
+        rows.map(|(kind, name)| RegistryName::new(kind, &name).map_err(broken))
+            .collect()
+    }
+
     /// Returns a published name that differs from this one only in case. `None`: there is none, or this one is published.
     pub async fn registry_name_in_other_case(
         &self,

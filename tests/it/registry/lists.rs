@@ -7,7 +7,8 @@ use lockkeeper_registry::records::TakedownKind;
 use serde_json::Value;
 
 use super::world::{Office, Replica};
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, execute, store_test};
+use crate::support::program::lockkeeper;
 
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
 
@@ -128,6 +129,70 @@ async fn a_script_lists_names_versions_and_records(db: &TestDb) {
     }
 }
 
+async fn names_are_found_by_their_beginning_as_on_the_command_line(db: &TestDb) {
+    let office = open(db).await;
+    let server = office.server(db, 1, &[]).await;
+    let scopes = [
+        "read:*",
+        "read:module acme/*",
+        "read:go acme.example.com/...",
+    ];
+    let token = office.token(&scopes).await.1;
+    for prefix in [
+        "",
+        "o",
+        "open/vpc/",
+        "acme",
+        "acme/",
+        "acme.example.com/N",
+        "acme.example.com/n",
+        "vpc",
+        "%25",
+        "none/",
+    ] {
+        let listed = json(
+            &server,
+            &format!("/api/registry/names?prefix={prefix}"),
+            &token,
+        )
+        .await;
+        let prefix = prefix.replace("%25", "%");
+        let said = lockkeeper(
+            &["registry", "list", prefix.as_str()],
+            &db.url,
+            &["--json"],
+            &[],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        let lines = said.out.lines();
+        let lines: Vec<Value> = lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(listed["names"], Value::from(lines), "{prefix}");
+    }
+    let found = json(&server, "/api/registry/names?prefix=acme", &token).await;
+    assert_eq!(names(&found), ["acme.example.com/Net", "acme/vpc/aws"]);
+
+    // A name more than an answer has.
+    let rows = (0..=500).map(|number| {
+        let name = format!("open/n{number:03}/aws");
+        format!("('module', '{name}', '{name}')")
+    });
+    let rows: Vec<String> = rows.collect();
+    let rows = rows.join(", ");
+    execute(
+        db,
+        &format!("INSERT INTO registry_names (kind, name, folded_name) VALUES {rows}"),
+    )
+    .await;
+    let path = "/api/registry/names?prefix=open/n";
+    let first = json(&server, path, &token).await;
+    assert_eq!((names(&first).len(), &first["next"]), (500, &500.into()));
+    let last = json(&server, &format!("{path}&after=500"), &token).await;
+    assert_eq!(names(&last), ["open/n500/aws"]);
+    assert_eq!(last.get("next"), None);
+}
+
 async fn who_may_not_read_a_name_learns_nothing_of_it(db: &TestDb) {
     let office = open(db).await;
     let closed = office.server(db, 1, &[]).await;
@@ -233,6 +298,7 @@ async fn no_route_answers_without_a_token(db: &TestDb) {
 
 store_test!(
     a_script_lists_names_versions_and_records,
+    names_are_found_by_their_beginning_as_on_the_command_line,
     who_may_not_read_a_name_learns_nothing_of_it,
     no_route_answers_without_a_token,
 );

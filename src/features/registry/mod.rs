@@ -21,6 +21,7 @@
 //! | `misses/` | versions that are not here are fetched from elsewhere |
 //! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
+//! | `setup.rs` | settings of clients |
 //! | `explain.rs`, `used_by.rs` | what happens to a missing version, and who uses a module, as people see it |
 //! | `pages/` | `/registry`: modules and the log for people, and the part of the API for them |
 //! | `tags/` | publishes versions from tags of repositories |
@@ -48,6 +49,7 @@ mod rows;
 mod runs;
 mod serve;
 mod service;
+mod setup;
 mod state;
 mod store;
 mod tags;

@@ -1,8 +1,9 @@
-//! Versions, names and the outcome of a verification, as the API and the command line show them.
+//! Versions, names, the key and the outcome of a verification, as the API and the command line show them.
 
 use chrono::{DateTime, Utc};
 use lockkeeper_registry::names::{NameKind, RegistryName};
 use lockkeeper_registry::records::{Checksums, TakedownKind, VersionContent};
+use lockkeeper_registry::signed_note::NoteVerifier;
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
@@ -205,6 +206,11 @@ impl From<&VersionNotice> for NoticeView {
             at: notice.at,
         }
     }
+}
+
+/// Describes the public key of the log for programs.
+pub(super) fn key_json(key: &NoteVerifier) -> Value {
+    json!({ "name": key.name(), "key": key.to_string() })
 }
 
 /// Describes the outcome of a verification for programs. `packages`: it has read the packages as well.

@@ -1,6 +1,7 @@
-//! The part of the API that people and scripts use with the accounts of the pages: uses, explanations, deployments.
+//! The part of the API that people and scripts use with the accounts of the pages: uses, explanations, tags, settings of
+//! clients, deployments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +11,10 @@ use axum::http::StatusCode;
 use chrono::TimeDelta;
 use insta::assert_snapshot;
 use lockkeeper::claims::application_add;
-use lockkeeper::features::registry::{BranchReading, BranchUse, FillFault, Visibility};
+use lockkeeper::features::registry::{
+    BranchReading, BranchUse, FillFault, SeenTags, TagOutcome, TagPlace, TagSettled, TagState,
+    TagVersion, Visibility,
+};
 use lockkeeper::model::{
     ApplicationFields, ForgeHosts, PullRef, PullState, RepoId, Rights, Subject,
 };
@@ -31,6 +35,8 @@ store_test!(
     a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line,
     a_name_that_an_account_may_not_see_is_unknown_to_it,
     a_missing_version_is_explained_to_those_who_see_the_name,
+    clients_get_their_settings_with_the_namespaces_that_they_see,
+    an_account_sees_the_tags_of_its_repositories,
     other_deployments_are_for_accounts_of_the_whole_server,
     the_lag_of_each_deployment_is_shown_in_records_and_seconds,
     each_conflict_is_shown_with_the_contents_of_both_sides,
@@ -44,6 +50,9 @@ const LEE: &str = "lee:lees-password-of-lee";
 
 const USES: &str = "/api/registry/uses";
 const EXPLAIN: &str = "/api/registry/explain";
+const SETUP: &str = "/api/registry/setup";
+const KEY: &str = "/api/registry/key";
+const TAGS: &str = "/api/registry/tags";
 
 fn repo(name: &str) -> RepoId {
     format!("github.test/acme/{name}").parse().unwrap()
@@ -327,6 +336,172 @@ async fn a_missing_version_is_explained_to_those_who_see_the_name(db: &TestDb) {
     assert_eq!(told["state"], "added");
     assert_eq!(told["because"], "namespace");
     assert!(told.get("peers").is_none(), "{told}");
+}
+
+async fn clients_get_their_settings_with_the_namespaces_that_they_see(db: &TestDb) {
+    let office = with_uses(db).await;
+    for (prefix, visibility) in [
+        ("go example.com/net", Visibility::Owner),
+        ("go example.org/open", Visibility::Public),
+    ] {
+        office.namespace(prefix, visibility).await;
+    }
+    let server = signed(&office, db).await;
+    let told = json(&server, SETUP, OPS).await;
+    let url = "https://mods.example.com";
+    let on_terminal = lines(db, &["registry", "setup", "--url", url]);
+    assert_eq!(Value::from(vec![told.clone()]), Value::from(on_terminal));
+    assert_eq!(told["host"], "mods.example.com");
+    assert_eq!(told["gonosumdb"], "example.com/net,example.org/open");
+    let key = json(&server, KEY, LEE).await;
+    let on_terminal = lines(db, &["registry", "key"]);
+    assert_eq!(Value::from(vec![key.clone()]), Value::from(on_terminal));
+    assert_eq!(key["name"], "mods.example.com");
+    assert_eq!(
+        told["gosumdb"],
+        format!(
+            "{} {url}/registry/go/sumdb/mods.example.com",
+            key["key"].as_str().unwrap()
+        )
+    );
+
+    // The names of private namespaces are told only to those who see them.
+    let of_kim = json(&server, SETUP, KIM).await;
+    assert_eq!(of_kim, told);
+    let of_lee = json(&server, SETUP, LEE).await;
+    assert_eq!(of_lee["gonosumdb"], "example.org/open");
+    assert_eq!(server.status(SETUP, "").await, 401);
+    let closed = office.server(db, 2, &[]).await;
+    let open = office
+        .server(db, 3, &[("registry-anonymous-read", "true")])
+        .await;
+    for (server, prefixes) in [(&closed, ""), (&open, "example.org/open")] {
+        let answer = server.get(SETUP, "").await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let told: Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(told["gonosumdb"], prefixes);
+        assert_eq!(server.status(KEY, "").await, 200);
+    }
+}
+
+/// Stores a tag that has published one version, and not another one.
+async fn tagged(db: &TestDb, repo: &RepoId) {
+    let store = db.store();
+    let commit = "a".repeat(40);
+    let tags = BTreeMap::from([("v1.2.3".parse().unwrap(), commit.parse().unwrap())]);
+    let seen = SeenTags {
+        tags: &tags,
+        most: 10,
+        most_new: 10,
+        most_told: 10,
+    };
+    let due_at = db.now() + TimeDelta::hours(1);
+    let seen = store.registry_tags_see(repo, &seen, due_at).await.unwrap();
+    assert_eq!(seen.new, 1);
+    let place = TagPlace {
+        repo: repo.clone(),
+        tag: "v1.2.3".parse().unwrap(),
+        commit: commit.parse().unwrap(),
+    };
+    for (key, outcome, reason) in [
+        ("module acme/vpc/aws 1.2.3", TagOutcome::Published, None),
+        (
+            "module acme/dns/aws 1.2.3",
+            TagOutcome::Refused,
+            Some("it has no files"),
+        ),
+    ] {
+        let version = TagVersion {
+            key: key.parse().unwrap(),
+            outcome,
+            reason: reason.map(ToOwned::to_owned),
+        };
+        let recorded = store.registry_tag_version_record(&place, &version, None);
+        recorded.await.unwrap();
+    }
+    let settled = TagSettled {
+        state: TagState::Done,
+        reason: None,
+        basis: "x",
+        head: &place.commit,
+        failures: 0,
+        due_at,
+        is_told: false,
+    };
+    let settled = store.registry_tag_settle(&place, &settled, None);
+    settled.await.unwrap();
+}
+
+async fn an_account_sees_the_tags_of_its_repositories(db: &TestDb) {
+    let office = with_uses(db).await;
+    for name in ["live", "zebra"] {
+        tagged(db, &repo(name)).await;
+    }
+    let server = signed(&office, db).await;
+    let repos = |told: &Value| {
+        let repos = told["repos"].as_array().unwrap().iter();
+        let names = repos.map(|listed| listed["repo"].as_str().unwrap().to_owned());
+        names.collect::<Vec<String>>()
+    };
+    let all = json(&server, TAGS, OPS).await;
+    assert_eq!(all["repos"], Value::from(lines(db, &["registry", "tags"])));
+    assert_eq!(
+        repos(&all),
+        ["github.test/acme/live", "github.test/acme/zebra"]
+    );
+    assert_eq!(all["repos"][0]["not_fully_published"], 1);
+    let own = format!("{TAGS}/github.test/acme/live");
+    let of_live = json(&server, &own, OPS).await;
+    let on_terminal = lines(db, &["registry", "tags", "github.test/acme/live"]);
+    assert_eq!(of_live["tags"], Value::from(on_terminal));
+    assert_snapshot!(serde_json::to_string_pretty(&of_live).unwrap(), @r#"
+    {
+      "repo": "github.test/acme/live",
+      "tags": [
+        {
+          "commit": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+          "failures": 0,
+          "next_attempt_at": null,
+          "not_published": [
+            {
+              "outcome": "refused",
+              "reason": "it has no files",
+              "version": "module acme/dns/aws 1.2.3"
+            }
+          ],
+          "reason": null,
+          "state": "done",
+          "tag": "v1.2.3"
+        }
+      ]
+    }
+    "#);
+
+    // The owner of kim has claimed one of them, and that of lee none.
+    assert_eq!(
+        repos(&json(&server, TAGS, KIM).await),
+        ["github.test/acme/live"]
+    );
+    assert_eq!(json(&server, &own, KIM).await, of_live);
+    assert!(repos(&json(&server, TAGS, LEE).await).is_empty());
+    let other = format!("{TAGS}/github.test/acme/zebra");
+    let unknown = format!("{TAGS}/github.test/acme/none");
+    for (path, who, status) in [
+        (&other, KIM, 403),
+        (&unknown, KIM, 403),
+        (&own, LEE, 403),
+        (&unknown, OPS, 404),
+        (&format!("{TAGS}/none"), OPS, 404),
+    ] {
+        let answer = page(&server, path, Some(who)).await;
+        let found = answer.status.as_u16();
+        assert_eq!(found, status, "{path} {who}: {}", answer.text());
+    }
+    // Nobody signs in to this server.
+    let closed = office.server(db, 2, &[]).await;
+    for path in [TAGS, own.as_str()] {
+        assert_eq!(closed.status(path, "").await, 403, "{path}");
+    }
 }
 
 async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {

@@ -5,7 +5,7 @@ use lockkeeper_registry::records::{LogId, Record, RecordChange};
 use serde_json::json;
 
 use super::super::service::Registry;
-use super::super::view::verified_json;
+use super::super::view::{key_json, verified_json};
 use super::log_key;
 use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, safe};
 use crate::store::Store;
@@ -112,7 +112,6 @@ pub(super) async fn key(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let key = log_key(store).await?;
-    let json = || json!({ "name": key.name(), "key": key.to_string() });
-    format.print(terminal, json, || key.to_string())?;
+    format.print(terminal, || key_json(&key), || key.to_string())?;
     Ok(ExitStatus::Success)
 }

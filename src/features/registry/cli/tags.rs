@@ -1,9 +1,8 @@
 //! `lockkeeper registry tags`: tags of repositories, and what became of them.
 
 use anyhow::Context as _;
-use serde_json::json;
 
-use super::super::tags::{ListedTag, TagRefusal, TagState, TaggedRepo};
+use super::super::tags::{CountedRepo, ListedTag, ShownTag, TagState, TaggedRepo};
 use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, safe, time};
 use crate::model::RepoId;
 use crate::store::Store;
@@ -22,11 +21,11 @@ pub(in crate::features::registry) struct TagsArgs {
 impl TagsArgs {
     pub(super) async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         let store = self.database.open().await?;
+        let Some(repo) = &self.repo else {
+            return list(&store, self.format, terminal).await;
+        };
         let repos = store.registry_tag_repos().await;
         let repos = repos.context("the repositories cannot be read")?;
-        let Some(repo) = &self.repo else {
-            return list(&store, &repos, self.format, terminal).await;
-        };
         let Some(known) = repos.iter().find(|known| known.repo == *repo) else {
             terminal.note(safe(&format!(
                 "error: the tags of {repo} were never read. Its owner needs a namespace, and must have claimed it \
@@ -39,57 +38,29 @@ impl TagsArgs {
 }
 
 /// Prints a line for each repository.
-async fn list(
-    store: &Store,
-    repos: &[TaggedRepo],
-    format: OutputFormat,
-    terminal: &mut Terminal<'_>,
-) -> ExitResult {
-    let counts = store.registry_tag_counts().await;
-    let counts = counts.context("the tags cannot be read")?;
-    let unpublished = store.registry_tags_unpublished().await;
-    let unpublished = unpublished.context("the versions of the tags cannot be read")?;
+async fn list(store: &Store, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
+    let repos = CountedRepo::all(store).await;
+    let repos = repos.context("the tags cannot be read")?;
     if repos.is_empty() && !format.is_json() {
         terminal.line("No tags of repositories were read yet.")?;
     }
-    for known in repos {
-        let of = |state: TagState| {
-            let mut counts = counts.iter();
-            let found = counts.find(|(repo, of, _)| (repo, *of) == (&known.repo, state));
-            found.map_or(0, |(_, _, count)| *count)
-        };
-        let mut unpublished = unpublished.iter();
-        let unpublished = unpublished.find(|(repo, _)| *repo == known.repo);
-        let unpublished = unpublished.map_or(0, |(_, count)| *count);
-        let json = || {
-            let states = TagState::ALL
-                .iter()
-                .map(|state| (state.as_str(), of(*state)));
-            json!({
-                "repo": known.repo,
-                "tags": states.collect::<std::collections::BTreeMap<_, _>>(),
-                "not_fully_published": unpublished,
-                "looked_at": known.looked_at.map(time),
-                "next_look_at": time(known.due_at),
-                "failures": known.failures,
-                "failure": known.failure,
-            })
-        };
+    for repo in &repos {
         let text = || {
             format!(
-                "{}: {} published, {unpublished} not fully published, {} not on the default branch, {} refused, \
+                "{}: {} published, {} not fully published, {} not on the default branch, {} refused, \
                  {} without a version, {} waiting{}",
-                known.repo,
+                repo.known.repo,
                 // The numbers are read one after the other.
-                (of(TagState::Done) - unpublished).max(0),
-                of(TagState::OffBranch),
-                of(TagState::Refused),
-                of(TagState::Ignored),
-                of(TagState::Waiting),
-                failure_of(known)
+                (repo.of(TagState::Done) - repo.unpublished).max(0),
+                repo.unpublished,
+                repo.of(TagState::OffBranch),
+                repo.of(TagState::Refused),
+                repo.of(TagState::Ignored),
+                repo.of(TagState::Waiting),
+                failure_of(&repo.known)
             )
         };
-        format.print(terminal, json, || safe(&text()))?;
+        format.print(terminal, || repo.json(), || safe(&text()))?;
     }
     Ok(ExitStatus::Success)
 }
@@ -101,10 +72,8 @@ async fn show(
     format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let tags = store.registry_tags_of(&known.repo).await;
+    let tags = ShownTag::all_of(store, &known.repo).await;
     let tags = tags.context("the tags cannot be read")?;
-    let refusals = store.registry_tag_refusals(&known.repo).await;
-    let refusals = refusals.context("the versions of the tags cannot be read")?;
     if !format.is_json() {
         let looked = match known.looked_at {
             Some(at) => format!("read on {}", time(at)),
@@ -118,32 +87,11 @@ async fn show(
             failure_of(known)
         )))?;
     }
-    for tag in &tags {
-        let refused =
-            |refusal: &&TagRefusal| refusal.tag == tag.tag && refusal.commit == tag.commit_sha;
-        let refused: Vec<&TagRefusal> = refusals.iter().filter(refused).collect();
-        let is_waiting = tag.state == TagState::Waiting;
-        let json = || {
-            let versions = refused.iter().map(|refusal| {
-                let version = &refusal.version;
-                json!({
-                    "version": version.key.to_string(),
-                    "outcome": version.outcome,
-                    "reason": version.reason,
-                })
-            });
-            json!({
-                "tag": tag.tag,
-                "commit": tag.commit_sha,
-                "state": tag.state,
-                "reason": tag.reason,
-                "failures": tag.failures,
-                "next_attempt_at": is_waiting.then(|| time(tag.due_at)),
-                "not_published": versions.collect::<Vec<_>>(),
-            })
-        };
-        format.print(terminal, json, || safe(&line(tag, refused.is_empty())))?;
-        for refusal in refused.into_iter().filter(|_| !format.is_json()) {
+    for shown in &tags {
+        let is_published = shown.refusals.is_empty();
+        let text = || safe(&line(&shown.tag, is_published));
+        format.print(terminal, || shown.json(), text)?;
+        for refusal in shown.refusals.iter().filter(|_| !format.is_json()) {
             let (version, reason) = (&refusal.version, refusal.version.reason.as_deref());
             let reason = reason.unwrap_or_default();
             terminal.line(safe(&format!(

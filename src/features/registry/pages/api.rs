@@ -1,8 +1,10 @@
 //! `/api/registry/…` for people and scripts that sign in as to the pages: what a missing version leads to, who uses a
-//! module, and other deployments. `lists.rs` beside the pages answers to tokens.
+//! module, what became of tags, the settings of clients, and other deployments. `lists.rs` beside the pages answers to
+//! tokens.
 //!
 //! A name that the account may not see is answered as one that nobody has, as on the page of the module.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -11,17 +13,23 @@ use axum::http::StatusCode;
 use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::super::BranchUseLimits;
 use super::super::explain::Explanation;
 use super::super::input::{NameOrVersion, read_name_or_version};
 use super::super::peers::PeersView;
+use super::super::setup::ClientSettings;
+use super::super::tags::{CountedRepo, ShownTag};
 use super::super::used_by::{ModuleUses, UseView};
+use super::super::view::key_json;
 use super::module::unknown;
 use super::{PageScope, RegistryPages};
+use crate::authz::Resource;
 use crate::kit::web::extract::Segment;
 use crate::kit::web::reach::VisibleScope;
-use crate::kit::web::{WebError, WebState};
+use crate::kit::web::{WebError, WebState, shown};
+use crate::model::RepoId;
 
 /// Maximum number of conflicts in an answer.
 const CONFLICTS: i64 = 1_000;
@@ -105,4 +113,70 @@ pub(super) async fn peers(
     }
     let seen = PeersView::read(&pages.0.registry, CONFLICTS, web.clock.now()).await?;
     Ok(Json(seen))
+}
+
+/// `GET /api/registry/setup`: settings of clients, with the namespaces that the account sees.
+pub(super) async fn setup(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+) -> Result<Json<Value>, WebError> {
+    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let host = pages.0.host.clone();
+    let base = format!("https://{host}{}", web.link(""));
+    let log = pages.0.registry.verifier().clone();
+    let settings = ClientSettings::new(host, &base, log, scope.seen_prefixes().iter());
+    Ok(Json(settings.json()))
+}
+
+/// `GET /api/registry/key`. The key is no secret.
+pub(super) async fn key(pages: RegistryPages) -> Json<Value> {
+    Json(key_json(pages.0.registry.verifier()))
+}
+
+/// `GET /api/registry/tags`: repositories that the account sees, with the numbers of their tags.
+pub(super) async fn tags(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+) -> Result<Json<Value>, WebError> {
+    let _scope = PageScope::of(&web, &pages, &sight).await?;
+    let seen = sight.repos(None).await?;
+    let seen: Option<BTreeSet<RepoId>> = seen.map(|seen| seen.into_iter().collect());
+    let mut repos = CountedRepo::all(&web.store).await?;
+    repos.retain(|repo| {
+        seen.as_ref()
+            .is_none_or(|seen| seen.contains(&repo.known.repo))
+    });
+    let repos: Vec<Value> = repos.iter().map(CountedRepo::json).collect();
+    Ok(Json(json!({ "repos": repos })))
+}
+
+/// `GET /api/registry/tags/{host}/{path}`: the tags of one repository, and what became of them.
+pub(super) async fn tags_of(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+    Segment(asked): Segment,
+) -> Result<Json<Value>, WebError> {
+    let never_read = || {
+        WebError::new(
+            StatusCode::NOT_FOUND,
+            "Tags not read",
+            format!(
+                "The tags of “{}” were never read. Its owner needs a namespace, and must have claimed it.",
+                shown(&asked)
+            ),
+        )
+    };
+    let _scope = PageScope::of(&web, &pages, &sight).await?;
+    let repo: RepoId = asked.parse().map_err(|_| never_read())?;
+    sight.require_access(&Resource::Repository(&repo)).await?;
+    let repos = web.store.registry_tag_repos().await?;
+    if !repos.iter().any(|known| known.repo == repo) {
+        return Err(never_read());
+    }
+    let tags = ShownTag::all_of(&web.store, &repo).await?;
+    let tags: Vec<Value> = tags.iter().map(ShownTag::json).collect();
+    Ok(Json(json!({ "repo": repo, "tags": tags })))
 }

@@ -6,7 +6,7 @@
 //! | `module.rs` | `/registry/modules/{name}`: versions, uses, and what a package tells about itself |
 //! | `log.rs` | `/registry/log`: records and their proofs |
 //! | `peers.rs` | `/registry/peers`: other deployments |
-//! | `api.rs` | `/api/registry/…`: uses, explanations and other deployments, for the same people |
+//! | `api.rs` | `/api/registry/…`: uses, explanations, tags and settings of clients, for the same people |
 //! | `contents.rs` | README, inputs and outputs in a package |
 //! | `readme.rs` | a README as HTML |
 //! | `store.rs` | queries |
@@ -42,7 +42,7 @@ use super::namespaces::RegistryNamespace;
 use super::service::{Registry, RegistryError};
 use crate::config::server::{OwnRegistry, RegistryMisses};
 use crate::errors::describe_error;
-use crate::kit::web::RouteAccess::Facts;
+use crate::kit::web::RouteAccess::{Account, Facts};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::Badge;
 use crate::kit::web::{Routes, WebError, WebState};
@@ -133,6 +133,14 @@ pub(super) fn routes() -> Routes<Arc<WebState>> {
             api::uses,
         )
         .get("/api/registry/peers", Facts.and_limited(), api::peers)
+        .get("/api/registry/setup", Facts.and_limited(), api::setup)
+        .get("/api/registry/key", Facts.and_limited(), api::key)
+        .get("/api/registry/tags", Account.and_limited(), api::tags)
+        .get(
+            "/api/registry/tags/{*repo}",
+            Account.and_limited(),
+            api::tags_of,
+        )
 }
 
 /// Names that a person sees on pages.
@@ -217,6 +225,14 @@ impl PageScope {
             PageReaders::PublicAnd(owners) => owners.contains(&namespace.owner),
             PageReaders::Nothing => false,
         }
+    }
+
+    /// Returns the prefixes of all namespaces that are seen.
+    fn seen_prefixes(&self) -> Vec<NamePrefix> {
+        self.prefixes().unwrap_or_else(|| {
+            let all = self.namespaces.iter();
+            all.map(|namespace| namespace.prefix.clone()).collect()
+        })
     }
 
     /// Returns the prefixes of all names that are seen. `None`: all names.

@@ -19,6 +19,7 @@
 //! | `publish.rs` | a version of a commit becomes a package |
 //! | `statuses.rs` | statuses of the commit |
 //! | `store.rs` | tags, their outcomes and their moves, in the database |
+//! | `view.rs` | repositories and tags, as people and programs see them |
 
 mod look;
 mod publish;
@@ -26,6 +27,7 @@ mod reconciler;
 mod statuses;
 mod store;
 mod targets;
+mod view;
 
 pub(super) use self::look::{list_forge, pause};
 pub(super) use self::reconciler::RECONCILER;
@@ -33,4 +35,5 @@ pub use self::store::{
     DueTag, SeenTags, TagChanges, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,
     TaggedRepo,
 };
-pub(super) use self::store::{ListedTag, TagMove, TagRefusal};
+pub(super) use self::store::{ListedTag, TagMove};
+pub(super) use self::view::{CountedRepo, ShownTag};

@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::StatusCode;
+use axum::body::{Body, Bytes};
+use axum::http::{Method, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::TimeDelta;
 use insta::assert_snapshot;
 use lockkeeper::claims::application_add;
@@ -26,10 +28,10 @@ use serde_json::Value;
 use super::deployments::{Answered, Deployment};
 use super::pages::{SIGNED_IN, page, text};
 use super::peers::{MODULE, OTHER_MODULE, VPC};
-use super::world::{Office, Replica, by_ops};
+use super::world::{Answer, Office, Replica, by_ops};
 use crate::store::samples::{new_plan, project};
-use crate::support::db::{TestDb, store_test};
-use crate::support::program::lockkeeper;
+use crate::support::db::{TestDb, execute, store_test};
+use crate::support::program::{lockkeeper, lockkeeper_in};
 
 store_test!(
     a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line,
@@ -37,6 +39,7 @@ store_test!(
     a_missing_version_is_explained_to_those_who_see_the_name,
     clients_get_their_settings_with_the_namespaces_that_they_see,
     an_account_sees_the_tags_of_its_repositories,
+    the_log_is_verified_for_one_script_at_a_time,
     other_deployments_are_for_accounts_of_the_whole_server,
     the_lag_of_each_deployment_is_shown_in_records_and_seconds,
     each_conflict_is_shown_with_the_contents_of_both_sides,
@@ -52,6 +55,7 @@ const USES: &str = "/api/registry/uses";
 const EXPLAIN: &str = "/api/registry/explain";
 const SETUP: &str = "/api/registry/setup";
 const KEY: &str = "/api/registry/key";
+const VERIFY: &str = "/api/registry/verify";
 const TAGS: &str = "/api/registry/tags";
 
 fn repo(name: &str) -> RepoId {
@@ -133,6 +137,17 @@ async fn json(server: &Replica, path: &str, who: &str) -> Value {
     let answer = page(server, path, Some(who)).await;
     assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     serde_json::from_str(answer.text()).unwrap()
+}
+
+/// Sends a request as a script does.
+async fn script(server: &Replica, method: Method, path: &str, who: &str, body: &str) -> Answer {
+    let basic = format!("Basic {}", STANDARD.encode(who));
+    let headers = [
+        ("authorization", basic.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let body = Body::from(body.to_owned());
+    server.send(method, path, &headers, body).await
 }
 
 /// Returns the lines of a subcommand with `--json`.
@@ -502,6 +517,72 @@ async fn an_account_sees_the_tags_of_its_repositories(db: &TestDb) {
     for path in [TAGS, own.as_str()] {
         assert_eq!(closed.status(path, "").await, 403, "{path}");
     }
+}
+
+async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
+    let office = with_uses(db).await;
+    let server = signed(&office, db).await;
+    let verify = async || {
+        let answer = script(&server, Method::POST, VERIFY, OPS, "").await;
+        let told: Value = serde_json::from_str(answer.text()).unwrap();
+        (answer.status.as_u16(), told)
+    };
+    let on_terminal = || {
+        let keys = db.dir.path().join("keys").display().to_string();
+        let said = lockkeeper_in(
+            &db.dir.path().join("data-1"),
+            &["registry", "verify"],
+            &db.url,
+            &["--json", "--encryption-key-file", &keys],
+            &[],
+        );
+        (said.code, said.json())
+    };
+    let (status, told) = verify().await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(on_terminal(), (0, told.clone()));
+    assert_eq!(
+        (&told["records"], &told["versions"]),
+        (&2.into(), &2.into())
+    );
+    let (one, other) = tokio::join!(verify(), verify());
+    let mut both = [one.0, other.0];
+    both.sort_unstable();
+    assert_eq!(both, [200, 503], "{} {}", one.1, other.1);
+    let busy = if one.0 == 503 { one.1 } else { other.1 };
+    assert_eq!(busy["reason"], "busy", "{busy}");
+    assert_eq!(verify().await.0, 200);
+
+    // It is for scripts of the whole server.
+    for (who, status) in [(KIM, 403), (LEE, 403), ("ops:wrong", 401)] {
+        let answer = script(&server, Method::POST, VERIFY, who, "").await;
+        assert_eq!(answer.status.as_u16(), status, "{who}: {}", answer.text());
+    }
+    let answer = script(&server, Method::GET, VERIFY, OPS, "").await;
+    assert_eq!(answer.status.as_u16(), 405);
+    let basic = format!("Basic {}", STANDARD.encode(OPS));
+    let headers = [
+        ("authorization", basic.as_str()),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    let answer = server.request(Method::POST, VERIFY, &headers).await;
+    assert_eq!(answer.status.as_u16(), 403, "{}", answer.text());
+    let (_, token) = office.token(&["read:*"]).await;
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    let answer = server.request(Method::POST, VERIFY, &headers).await;
+    assert_eq!(answer.status.as_u16(), 401);
+    let closed = office.server(db, 2, &[]).await;
+    let answer = closed.request(Method::POST, VERIFY, &[]).await;
+    assert_eq!(answer.status.as_u16(), 403, "{}", answer.text());
+
+    let renamed = "UPDATE registry_names SET name = 'acme/vpc/azurerm' WHERE name = 'acme/vpc/aws'";
+    execute(db, renamed).await;
+    let (status, told) = verify().await;
+    assert_eq!(status, 409, "{told}");
+    let fault = "a name is missing in the list of names, that of module acme/vpc/aws";
+    assert!(told["fault"].as_str().unwrap().starts_with(fault), "{told}");
+    assert_eq!(on_terminal(), (1, told));
 }
 
 async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {

@@ -7,6 +7,7 @@
 //! | `log.rs` | `/registry/log`: records and their proofs |
 //! | `peers.rs` | `/registry/peers`: other deployments |
 //! | `api.rs` | `/api/registry/…`: uses, explanations, tags and settings of clients, for the same people |
+//! | `verify.rs` | `/api/registry/verify`: the log and all versions, recomputed |
 //! | `contents.rs` | README, inputs and outputs in a package |
 //! | `readme.rs` | a README as HTML |
 //! | `store.rs` | queries |
@@ -21,6 +22,7 @@ mod names;
 mod peers;
 mod readme;
 mod store;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +65,8 @@ struct PagesParts {
     contents: ContentsReader,
     /// Places for pages, which read many rows. Accounts of the whole server need none, so visitors do not keep them out.
     places: Arc<Semaphore>,
+    /// Place for a verification.
+    verifying: Semaphore,
 }
 
 /// Maximum number of pages that are made for others at a time, and the longest wait for a place.
@@ -78,6 +82,7 @@ impl RegistryPages {
             misses: config.misses.clone(),
             contents: ContentsReader::new(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
+            verifying: Semaphore::new(1),
         }))
     }
 
@@ -135,6 +140,7 @@ pub(super) fn routes() -> Routes<Arc<WebState>> {
         .get("/api/registry/peers", Facts.and_limited(), api::peers)
         .get("/api/registry/setup", Facts.and_limited(), api::setup)
         .get("/api/registry/key", Facts.and_limited(), api::key)
+        .post("/api/registry/verify", Account, verify::verify)
         .get("/api/registry/tags", Account.and_limited(), api::tags)
         .get(
             "/api/registry/tags/{*repo}",

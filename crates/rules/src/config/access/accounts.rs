@@ -439,7 +439,7 @@ mod tests {
         line 1: the user name must have 1 to 64 characters without `:`
         line 1: this name is --web-username, the account for the whole server; choose another name
         line 1: "" is not the name of an owner: write 1 to 64 letters, digits, `.`, `-` or `_`, with a letter or digit first
-        line 1: `allow`: `aply` is not an action: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
+        line 1: `allow`: `aply` is not an action: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, peers, or write `all` or `none`
         line 1: the password has fewer than 16 characters
         line 1: `account`: not a number from 1 to 2147483647 in plain digits without leading zeros
         line 1: write either `password=` or `account=`, the number of an account (docs/accounts.md)

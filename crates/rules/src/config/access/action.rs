@@ -35,6 +35,8 @@ text_enum! {
         Version = "version",
         /// Change owners, and their applications and credentials.
         Owners = "owners",
+        /// Invite, join, change and remove other deployments of the registry.
+        Peers = "peers",
     }
 }
 
@@ -72,7 +74,8 @@ impl Action {
             | Self::StateRm
             | Self::ApprovePolicies
             | Self::Version
-            | Self::Owners => true,
+            | Self::Owners
+            | Self::Peers => true,
         }
     }
 
@@ -94,6 +97,7 @@ impl Action {
             Self::ApprovePolicies => "approve policies",
             Self::Version => "request the version",
             Self::Owners => "change owners, applications and credentials",
+            Self::Peers => "change what the registry exchanges with other deployments",
         }
     }
 
@@ -114,7 +118,8 @@ impl Action {
             | Self::Import
             | Self::ApprovePolicies
             | Self::Version
-            | Self::Owners => self.as_str(),
+            | Self::Owners
+            | Self::Peers => self.as_str(),
         }
     }
 }

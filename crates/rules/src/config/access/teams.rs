@@ -327,7 +327,7 @@ mod tests {
         the entry `a:b:c` has more than one colon: separate entries with commas, such as `devs:plan,ops:apply`
         in the entry `Dev Ops:plan`, `Dev Ops` is not the slug of a team: write the last part of the team's address on GitHub (.../orgs/ORGANISATION/teams/SLUG), such as `dev-ops`
         in the entry `acme/devs:plan`, `acme/devs` is not the slug of a team: write the last part of the team's address on GitHub (.../orgs/ORGANISATION/teams/SLUG), such as `devs`
-        in the entry `devs:aply`, `aply` is not a command: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or `*`
+        in the entry `devs:aply`, `aply` is not a command: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, peers, or `*`
         ");
     }
 

@@ -6,13 +6,12 @@ use anyhow::Context as _;
 use lockkeeper_registry::names::NamePattern;
 use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::signed_note::NoteVerifier;
-use serde::Serialize;
-use serde_json::json;
 
 use super::super::namespaces::Visibility;
 use super::super::peers::{
-    ConflictView, JoinRequest, NamePatterns, NewInvitation, Peer, PeerState, PeerTerms, PeerUrl,
-    PeerView, fingerprint, invite, join,
+    INVITATION_TIME, InvitationView, JoinRequest, NamePatterns, NewInvitation, Peer, PeerChange,
+    PeerRefusal, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, TOO_MANY_INVITATIONS,
+    change_peer, conflicts_with, fingerprint, invite, join,
 };
 use super::{RegistryFlags, cause, log_key};
 use crate::clock::{Clock as _, SystemClock};
@@ -23,12 +22,6 @@ use crate::kit::term::{
 };
 use crate::secret::Secret;
 use crate::store::Store;
-
-/// Highest limit of versions that makes sense.
-const MAX_VERSIONS: u64 = 1_000_000_000;
-
-/// Most conflicts that `show` prints.
-const SHOWN_CONFLICTS: i64 = 1000;
 
 #[derive(clap::Subcommand)]
 pub(in crate::features::registry) enum PeersArgs {
@@ -43,7 +36,7 @@ pub(in crate::features::registry) enum PeersArgs {
         #[command(flatten)]
         terms: TermsArgs,
         /// Time after which the word cannot be used any more
-        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+        #[arg(long, value_name = "TIME", default_value = INVITATION_TIME, value_parser = duration)]
         expires: Duration,
         #[command(flatten)]
         format: OutputFormat,
@@ -102,7 +95,7 @@ pub(in crate::features::registry) enum PeersArgs {
         #[arg(long, value_name = "WORD")]
         visibility: Option<Visibility>,
         /// Maximum number of versions that its records may add here, counted from the beginning
-        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=MAX_VERSIONS))]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=PeerTerms::MAX_VERSIONS))]
         max_versions: Option<u64>,
         /// Maximum size of all packages of these versions, as in 200GiB
         #[arg(long, value_name = "SIZE")]
@@ -184,14 +177,6 @@ pub(in crate::features::registry) struct PeerArgs {
     database: DatabaseFlags,
 }
 
-/// A peer with everything that it sent and that does not count here.
-#[derive(Serialize)]
-struct PeerWithConflicts {
-    #[serde(flatten)]
-    peer: PeerView,
-    conflicts: Vec<ConflictView>,
-}
-
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| format!("{error}: write 12h or 7d"))
 }
@@ -270,58 +255,15 @@ impl PeersArgs {
                     max_versions,
                     max_bytes: max_bytes.map(ByteSize::bytes),
                 };
-                let store = peer.database.open().await?;
-                let changed = store
-                    .registry_peer_change(&peer.name, &terms, &cause(""))
-                    .await;
-                let changed = changed.context("the peer was not changed")?;
-                peer.changed(changed, "there is no such peer", terminal)
+                peer.change(&PeerChange::Terms(terms), terminal).await
             }
             Self::Approve { accept, peer } => {
-                let store = peer.database.open().await?;
-                let accepts = patterns(accept)?;
-                let approved = store
-                    .registry_peer_approve(&peer.name, &accepts, &cause(""))
-                    .await;
-                let approved = approved.context("the deployment was not approved")?;
-                peer.changed(approved, "there is no such proposal", terminal)
+                let change = PeerChange::Approve(patterns(accept)?);
+                peer.change(&change, terminal).await
             }
-            Self::Suspend { peer } => {
-                let store = peer.database.open().await?;
-                let from = [
-                    PeerState::Joined,
-                    PeerState::Braked,
-                    PeerState::Approved,
-                    PeerState::Diverged,
-                ];
-                let changed = peer.turn(&store, &from, PeerState::Suspended).await?;
-                peer.turned(&store, changed, terminal).await
-            }
-            Self::Resume { peer } => {
-                let store = peer.database.open().await?;
-                let known = store.registry_peer(&peer.name).await?;
-                let to = match known {
-                    // Nothing can be exchanged with a deployment that has never joined.
-                    Some(known) if known.sealed_token.is_none() => PeerState::Approved,
-                    Some(_) | None => PeerState::Joined,
-                };
-                let from = [PeerState::Suspended, PeerState::Braked, PeerState::Diverged];
-                let changed = peer.turn(&store, &from, to).await?;
-                peer.turned(&store, changed, terminal).await
-            }
-            Self::Remove { peer } => {
-                let store = peer.database.open().await?;
-                let from = [
-                    PeerState::Proposed,
-                    PeerState::Approved,
-                    PeerState::Joined,
-                    PeerState::Suspended,
-                    PeerState::Braked,
-                    PeerState::Diverged,
-                ];
-                let changed = peer.turn(&store, &from, PeerState::Removed).await?;
-                peer.turned(&store, changed, terminal).await
-            }
+            Self::Suspend { peer } => peer.change(&PeerChange::Suspend, terminal).await,
+            Self::Resume { peer } => peer.change(&PeerChange::Resume, terminal).await,
+            Self::Remove { peer } => peer.change(&PeerChange::Remove, terminal).await,
         }
     }
 }
@@ -335,12 +277,11 @@ async fn print_invitation(
     let key = log_key(store).await?;
     let invited = invite(store, new, &cause("")).await;
     let Some(word) = invited.context("the deployment was not invited")? else {
-        terminal
-            .note("error: there are too many invitations. Wait until some of them have expired");
+        terminal.note(format_args!("error: {TOO_MANY_INVITATIONS}"));
         return Ok(ExitStatus::Failure);
     };
-    let json = || json!({"word": word.expose(), "fingerprint": fingerprint(&key)});
-    format.print(terminal, json, || word.expose().to_owned())?;
+    let json = serde_json::to_string(&InvitationView::new(&word, &key))?;
+    format.print(terminal, || json, || word.expose().to_owned())?;
     if !format.is_json() {
         terminal.note(format_args!(
             "Fingerprint of {}: {}",
@@ -378,62 +319,26 @@ async fn print_join(
 }
 
 impl PeerArgs {
-    async fn turn(
-        &self,
-        store: &Store,
-        from: &[PeerState],
-        to: PeerState,
-    ) -> anyhow::Result<Option<Peer>> {
-        let turned = store
-            .registry_peer_turn(&self.name, from, to, &cause(""))
-            .await;
-        turned.context("the peer was not changed")
-    }
-
-    /// Prints a peer whose state was changed, or the state that does not permit it.
-    async fn turned(
-        &self,
-        store: &Store,
-        peer: Option<Peer>,
-        terminal: &mut Terminal<'_>,
-    ) -> ExitResult {
-        if peer.is_none()
-            && let Some(known) = store.registry_peer(&self.name).await?
-        {
-            let (name, state) = (&self.name, known.state);
-            terminal.note(format_args!(
-                "error: {name} is {state}, so this has no effect. Nothing was changed"
-            ));
-            return Ok(ExitStatus::Failure);
+    /// Changes the peer, and prints it or the reason why it stays as it is.
+    async fn change(&self, change: &PeerChange, terminal: &mut Terminal<'_>) -> ExitResult {
+        let store = self.database.open().await?;
+        let changed = change_peer(&store, &self.name, change, &cause("")).await;
+        match changed.context("the peer was not changed")? {
+            Ok(peer) => show(&peer, self.format, terminal),
+            Err(refusal) => Ok(refused(&refusal, terminal)),
         }
-        self.changed(peer, "there is no such peer", terminal)
-    }
-
-    /// Prints a peer that was changed, or the reason why it was not.
-    fn changed(&self, peer: Option<Peer>, why: &str, terminal: &mut Terminal<'_>) -> ExitResult {
-        let Some(peer) = peer else {
-            terminal.note(format_args!(
-                "error: {why}: {}. `lockkeeper registry peers list` lists all of them",
-                self.name
-            ));
-            return Ok(ExitStatus::Failure);
-        };
-        show(&peer, self.format, terminal)
     }
 
     async fn show(&self, terminal: &mut Terminal<'_>) -> ExitResult {
         let store = self.database.open().await?;
         let key = log_key(&store).await?;
         let Some(peer) = store.registry_peer(&self.name).await? else {
-            return self.changed(None, "there is no such peer", terminal);
+            return Ok(refused(&PeerRefusal::NoPeer(self.name.clone()), terminal));
         };
-        let mut conflicts = store.registry_conflicts(SHOWN_CONFLICTS).await?;
-        conflicts.retain(|conflict| conflict.peer == peer.name);
+        let conflicts = conflicts_with(&store, &peer.name).await?;
         if self.format.is_json() {
-            let shown = PeerWithConflicts {
-                peer: PeerView::new(&peer, SystemClock.now()),
-                conflicts: ConflictView::read(&store, conflicts).await?,
-            };
+            let now = SystemClock.now();
+            let shown = PeerWithConflicts::read(&store, &peer, conflicts, now).await?;
             terminal.line(serde_json::to_string(&shown)?)?;
             return Ok(ExitStatus::Success);
         }
@@ -500,6 +405,18 @@ impl PeerArgs {
         note_fingerprints(&key, &peer, terminal);
         Ok(ExitStatus::Success)
     }
+}
+
+/// Prints the reason why a peer stays as it is.
+fn refused(refusal: &PeerRefusal, terminal: &mut Terminal<'_>) -> ExitStatus {
+    let end = match refusal {
+        PeerRefusal::NoPeer(_) | PeerRefusal::NoProposal(_) => {
+            "`lockkeeper registry peers list` lists all of them"
+        }
+        PeerRefusal::NoEffect(..) => "Nothing was changed",
+    };
+    terminal.note(format_args!("error: {refusal}. {end}"));
+    ExitStatus::Failure
 }
 
 fn note_fingerprints(key: &NoteVerifier, peer: &Peer, terminal: &mut Terminal<'_>) {

@@ -24,6 +24,13 @@ use crate::seal::Keyring;
 use crate::secret::Secret;
 use crate::store::Store;
 
+/// Usual time after which an invitation ends.
+pub(in crate::features::registry) const INVITATION_TIME: &str = "24h";
+
+/// Reason why a deployment was not invited.
+pub(in crate::features::registry) const TOO_MANY_INVITATIONS: &str =
+    "there are too many invitations. Wait until some of them have expired";
+
 /// An invitation of another deployment.
 #[derive(Clone, Debug)]
 pub struct NewInvitation {

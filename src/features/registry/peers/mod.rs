@@ -12,6 +12,7 @@
 //! | `downloads.rs` | packages come here |
 //! | `door.rs` | answers to peers |
 //! | `join.rs` | keys and tokens are exchanged |
+//! | `changes.rs` | what administrators change of known peers |
 //! | `view.rs` | peers and conflicts, as people and programs see them |
 //!
 //! # Rules
@@ -21,6 +22,7 @@
 //! - What is here is served as before when peers are away (R8). A version whose packages are still at a peer is fetched
 //!   when somebody requests it.
 
+mod changes;
 mod client;
 mod door;
 mod downloads;
@@ -41,13 +43,14 @@ use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::versions::VersionKey;
 use tokio::sync::Semaphore;
 
+pub(super) use self::changes::{PeerChange, PeerRefusal, change_peer};
 use self::client::PeerClient;
 pub(crate) use self::door::{PeerDoor, routes};
 pub(super) use self::downloads::DOWNLOADS;
 use self::downloads::RunningDownload;
 pub use self::downloads::{DownloadReport, WaitingDownload};
+pub(super) use self::join::{INVITATION_TIME, TOO_MANY_INVITATIONS, invite, join};
 pub use self::join::{JoinFault, JoinRequest, NewInvitation};
-pub(super) use self::join::{invite, join};
 pub(super) use self::merge::Makers;
 pub(super) use self::model::fingerprint;
 pub use self::model::{
@@ -61,7 +64,9 @@ pub use self::pull::PullReport;
 pub(super) use self::push::PUSH;
 pub use self::push::PushReport;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
-pub(super) use self::view::{ConflictView, PeerView, PeersView};
+pub(super) use self::view::{
+    ConflictView, InvitationView, PeerView, PeerWithConflicts, PeersView, conflicts_with,
+};
 use super::service::{Registry, RegistryError};
 use crate::config::server::{OwnRegistry, RegistryMisses};
 use crate::context::ServerCtx;

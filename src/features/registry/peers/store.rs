@@ -76,6 +76,11 @@ pub struct PeerTerms {
     pub max_bytes: Option<u64>,
 }
 
+impl PeerTerms {
+    /// Highest limit of versions that makes sense.
+    pub const MAX_VERSIONS: u64 = 1_000_000_000;
+}
+
 macro_rules! peer_sql {
     ($rest:literal) => {
         concat!(

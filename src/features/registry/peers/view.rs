@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use lockkeeper_registry::names::NameKind;
-use lockkeeper_registry::records::{Record, RecordChange};
+use lockkeeper_registry::records::{DeploymentName, Record, RecordChange};
+use lockkeeper_registry::signed_note::NoteVerifier;
 use lockkeeper_registry::states::LocatedContent;
 use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::super::service::Registry;
 use super::super::view::checksums_of;
 use super::model::{NamePatterns, Peer, PeerConflict, PeerState, fingerprint};
 use crate::kit::web::text::rfc3339;
+use crate::secret::Secret;
 use crate::store::{Result, Store};
 
 /// Everything that this deployment knows of others.
@@ -69,6 +71,25 @@ pub(in crate::features::registry) struct PeerView {
     pushes_given_up: u64,
 }
 
+/// Maximum number of conflicts of which those with one peer are shown.
+const CONFLICTS: i64 = 1_000;
+
+/// A peer with everything that it sent and that does not count here.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct PeerWithConflicts {
+    #[serde(flatten)]
+    peer: PeerView,
+    conflicts: Vec<ConflictView>,
+}
+
+/// An invitation with its one-time word, which is shown once. Has no `Debug`, because the word is a secret.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct InvitationView {
+    word: String,
+    /// Fingerprint of the key of this deployment.
+    fingerprint: String,
+}
+
 /// A version with two contents.
 #[derive(Serialize)]
 pub(in crate::features::registry) struct ConflictView {
@@ -101,6 +122,40 @@ impl PeersView {
             peers: peers.iter().map(|peer| PeerView::new(peer, now)).collect(),
             conflicts: ConflictView::read(store, conflicts).await?,
         })
+    }
+}
+
+/// Lists the conflicts with a peer, the newest first.
+pub(in crate::features::registry) async fn conflicts_with(
+    store: &Store,
+    peer: &DeploymentName,
+) -> Result<Vec<PeerConflict>> {
+    let mut conflicts = store.registry_conflicts(CONFLICTS).await?;
+    conflicts.retain(|conflict| conflict.peer == *peer);
+    Ok(conflicts)
+}
+
+impl PeerWithConflicts {
+    /// Reads the contents here of the conflicts with a peer.
+    pub async fn read(
+        store: &Store,
+        peer: &Peer,
+        conflicts: Vec<PeerConflict>,
+        now: DateTime<Utc>,
+    ) -> Result<Self> {
+        Ok(Self {
+            peer: PeerView::new(peer, now),
+            conflicts: ConflictView::read(store, conflicts).await?,
+        })
+    }
+}
+
+impl InvitationView {
+    pub fn new(word: &Secret, key: &NoteVerifier) -> Self {
+        Self {
+            word: word.expose().to_owned(),
+            fingerprint: fingerprint(key),
+        }
     }
 }
 

@@ -155,7 +155,7 @@ async fn registry(
     let peers = PeerExchange::new(registry.clone(), keys, leases, config.into())?;
     let peers = Arc::new(peers);
     let registry = Arc::new(registry);
-    let pages = RegistryPages::new(Arc::clone(&registry), config);
+    let pages = RegistryPages::new(Arc::clone(&registry), Arc::clone(&peers), config);
     let of_peers = Arc::new(PeerDoor::new(Arc::clone(&peers)));
     let misses = open_misses(MissParts {
         registry: Arc::clone(&registry),

@@ -88,7 +88,7 @@ impl FormProblems {
 
 /// Formats a problem as a sentence: parsers begin in lower case and leave out the full stop. A first word that
 /// contains other characters than letters, such as an address, stays as it is.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let is_word = text
         .split(' ')
         .next()

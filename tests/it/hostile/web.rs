@@ -97,8 +97,8 @@ fn address(route: &Route, own: &Own) -> String {
 }
 
 /// Returns the routes of the pages, the API and health. `stories/door.rs` tests the webhook endpoint, which knows no
-/// users, and `registry/pages.rs` and `registry/people_api.rs` the pages of the registry and their API, which this server
-/// does not have.
+/// users, and `registry/pages.rs`, `registry/people_api.rs` and `registry/peers_api.rs` the pages of the registry and their
+/// API, which this server does not have.
 fn routes() -> Vec<Route> {
     let routes = http::routes();
     assert_eq!(

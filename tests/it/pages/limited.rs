@@ -36,8 +36,8 @@ const REFUSED: [&str; 10] = [
     "/metrics",
 ];
 const OPEN: [&str; 4] = ["/events", "/healthz", "/readyz", "/status"];
-/// Pages of the registry and their API, which the server of these tests does not have. `registry::pages` and
-/// `registry::people_api` test them.
+/// Pages of the registry and their API, which the server of these tests does not have. `registry::pages`,
+/// `registry::people_api` and `registry::peers_api` test them.
 const OF_REGISTRY: [&str; 2] = ["/registry", "/api/registry"];
 
 /// Data of one owner.

@@ -12,6 +12,7 @@ mod pages;
 mod peer_limits;
 mod peer_pages;
 mod peers;
+mod peers_api;
 mod people_api;
 mod publishing;
 mod pushes;

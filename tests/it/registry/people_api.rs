@@ -45,11 +45,11 @@ store_test!(
     each_conflict_is_shown_with_the_contents_of_both_sides,
 );
 
-const OPS: &str = "ops:a long password of the tests";
+pub const OPS: &str = "ops:a long password of the tests";
 /// Account that is limited to the owner of the modules and of the repository `live`.
-const KIM: &str = "kim:kims-password-of-kim";
+pub const KIM: &str = "kim:kims-password-of-kim";
 /// Account that is limited to another owner.
-const LEE: &str = "lee:lees-password-of-lee";
+pub const LEE: &str = "lee:lees-password-of-lee";
 
 const USES: &str = "/api/registry/uses";
 const EXPLAIN: &str = "/api/registry/explain";
@@ -122,7 +122,7 @@ async fn with_uses(db: &TestDb) -> Office {
 }
 
 /// Starts a server on which people sign in, some of them with limits.
-async fn signed(office: &Office, db: &TestDb) -> Replica {
+pub async fn signed(office: &Office, db: &TestDb) -> Replica {
     let file = db.dir.path().join("accounts");
     let accounts = "user=kim owners=net allow=none password=kims-password-of-kim\n\
                     user=lee owners=other allow=none password=lees-password-of-lee\n";
@@ -133,14 +133,14 @@ async fn signed(office: &Office, db: &TestDb) -> Replica {
     office.server(db, 1, &flags).await
 }
 
-async fn json(server: &Replica, path: &str, who: &str) -> Value {
+pub async fn json(server: &Replica, path: &str, who: &str) -> Value {
     let answer = page(server, path, Some(who)).await;
     assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     serde_json::from_str(answer.text()).unwrap()
 }
 
 /// Sends a request as a script does.
-async fn script(server: &Replica, method: Method, path: &str, who: &str, body: &str) -> Answer {
+pub async fn script(server: &Replica, method: Method, path: &str, who: &str, body: &str) -> Answer {
     let basic = format!("Basic {}", STANDARD.encode(who));
     let headers = [
         ("authorization", basic.as_str()),

@@ -333,7 +333,10 @@ impl PeerArgs {
         let store = self.database.open().await?;
         let key = log_key(&store).await?;
         let Some(peer) = store.registry_peer(&self.name).await? else {
-            return Ok(refused(&PeerRefusal::NoPeer(self.name.clone()), terminal));
+            return Ok(refused(
+                &PeerRefusal::NoPeer(self.name.to_string()),
+                terminal,
+            ));
         };
         let conflicts = conflicts_with(&store, &peer.name).await?;
         if self.format.is_json() {

@@ -1,6 +1,5 @@
 //! `/api/registry/…` for people and scripts that sign in as to the pages: what a missing version leads to, who uses a
-//! module, what became of tags, the settings of clients, and other deployments. `lists.rs` beside the pages answers to
-//! tokens.
+//! module, what became of tags, and the settings of clients. `lists.rs` beside the pages answers to tokens.
 //!
 //! A name that the account may not see is answered as one that nobody has, as on the page of the module.
 
@@ -18,7 +17,6 @@ use serde_json::{Value, json};
 use super::super::BranchUseLimits;
 use super::super::explain::Explanation;
 use super::super::input::{NameOrVersion, read_name_or_version};
-use super::super::peers::PeersView;
 use super::super::setup::ClientSettings;
 use super::super::tags::{CountedRepo, ShownTag};
 use super::super::used_by::{ModuleUses, UseView};
@@ -30,9 +28,6 @@ use crate::kit::web::extract::Segment;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState, shown};
 use crate::model::RepoId;
-
-/// Maximum number of conflicts in an answer.
-const CONFLICTS: i64 = 1_000;
 
 /// Uses of a name, or of one version of it.
 #[derive(Serialize)]
@@ -95,24 +90,6 @@ pub(super) async fn uses(
         uses: uses.views().collect(),
         more: uses.has_more_plans || uses.has_more_branches,
     }))
-}
-
-/// `GET /api/registry/peers`
-pub(super) async fn peers(
-    State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
-    pages: RegistryPages,
-) -> Result<Json<PeersView>, WebError> {
-    let scope = PageScope::of(&web, &pages, &sight).await?;
-    if !scope.sees_peers() {
-        return Err(WebError::new(
-            StatusCode::FORBIDDEN,
-            "Not allowed",
-            "Other deployments are shown to accounts of the whole server only. Sign in with one of these.",
-        ));
-    }
-    let seen = PeersView::read(&pages.0.registry, CONFLICTS, web.clock.now()).await?;
-    Ok(Json(seen))
 }
 
 /// `GET /api/registry/setup`: settings of clients, with the namespaces that the account sees.

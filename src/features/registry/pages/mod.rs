@@ -7,6 +7,7 @@
 //! | `log.rs` | `/registry/log`: records and their proofs |
 //! | `peers.rs` | `/registry/peers`: other deployments |
 //! | `api.rs` | `/api/registry/…`: uses, explanations, tags and settings of clients, for the same people |
+//! | `peers_api.rs` | `/api/registry/peers`: the same for programs, and changes |
 //! | `verify.rs` | `/api/registry/verify`: the log and all versions, recomputed |
 //! | `contents.rs` | README, inputs and outputs in a package |
 //! | `readme.rs` | a README as HTML |
@@ -20,6 +21,7 @@ mod log;
 mod module;
 mod names;
 mod peers;
+mod peers_api;
 mod readme;
 mod store;
 mod verify;
@@ -40,6 +42,7 @@ use tracing::error;
 
 use self::contents::ContentsReader;
 pub use self::store::{FoundNames, ListedState, NameSearch};
+use super::PeerExchange;
 use super::namespaces::RegistryNamespace;
 use super::service::{Registry, RegistryError};
 use crate::config::server::{OwnRegistry, RegistryMisses};
@@ -56,6 +59,8 @@ pub(crate) struct RegistryPages(Arc<PagesParts>);
 
 struct PagesParts {
     registry: Arc<Registry>,
+    /// Exchange with other deployments.
+    peers: Arc<PeerExchange>,
     /// Host in the addresses of modules.
     host: String,
     /// True if public names are served without a token.
@@ -74,9 +79,14 @@ const AT_ONCE: usize = 3;
 const PLACE_TIME: Duration = Duration::from_secs(10);
 
 impl RegistryPages {
-    pub(crate) fn new(registry: Arc<Registry>, config: &OwnRegistry) -> Self {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        peers: Arc<PeerExchange>,
+        config: &OwnRegistry,
+    ) -> Self {
         Self(Arc::new(PagesParts {
             registry,
+            peers,
             host: config.host.clone(),
             is_open: config.is_open,
             misses: config.misses.clone(),
@@ -117,6 +127,8 @@ impl FromRequestParts<Arc<WebState>> for RegistryPages {
 
 /// Returns the routes of the pages.
 pub(super) fn routes() -> Routes<Arc<WebState>> {
+    const PEERS: &str = "/api/registry/peers";
+    const PEER: &str = "/api/registry/peers/{name}";
     Routes::new()
         .get("/registry", Facts.and_limited(), names::list)
         .get(
@@ -137,7 +149,27 @@ pub(super) fn routes() -> Routes<Arc<WebState>> {
             Facts.and_limited(),
             api::uses,
         )
-        .get("/api/registry/peers", Facts.and_limited(), api::peers)
+        .get(PEERS, Facts.and_limited(), peers_api::list)
+        .post(PEERS, Account, peers_api::join)
+        .post("/api/registry/invitations", Account, peers_api::invite)
+        .get(PEER, Facts.and_limited(), peers_api::show)
+        .post(PEER, Account, peers_api::change)
+        .delete(PEER, Account, peers_api::remove)
+        .post(
+            "/api/registry/peers/{name}/approve",
+            Account,
+            peers_api::approve,
+        )
+        .post(
+            "/api/registry/peers/{name}/suspend",
+            Account,
+            peers_api::suspend,
+        )
+        .post(
+            "/api/registry/peers/{name}/resume",
+            Account,
+            peers_api::resume,
+        )
         .get("/api/registry/setup", Facts.and_limited(), api::setup)
         .get("/api/registry/key", Facts.and_limited(), api::key)
         .post("/api/registry/verify", Account, verify::verify)

@@ -39,7 +39,8 @@ pub(super) async fn verify(
             ON_THE_MACHINE,
         )
     })?;
-    let verified = within(VERIFY_TIME, pages.0.registry.verify(false)).await?;
+    let verification = Box::pin(pages.0.registry.verify(false));
+    let verified = within(VERIFY_TIME, verification).await?;
     let status = match &verified {
         Ok(_) => StatusCode::OK,
         Err(fault) => {

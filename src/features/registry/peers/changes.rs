@@ -48,10 +48,10 @@ pub(in crate::features::registry) enum PeerChange {
 pub(in crate::features::registry) enum PeerRefusal {
     /// No deployment with this name is known.
     #[error("there is no such peer: {0}")]
-    NoPeer(DeploymentName),
+    NoPeer(String),
     /// No deployment with this name is proposed.
     #[error("there is no such proposal: {0}")]
-    NoProposal(DeploymentName),
+    NoProposal(String),
     /// The state of the deployment does not permit the change.
     #[error("{0} is {1}, so this has no effect")]
     NoEffect(DeploymentName, PeerState),
@@ -67,11 +67,11 @@ pub(in crate::features::registry) async fn change_peer(
     let (from, to) = match change {
         PeerChange::Terms(terms) => {
             let changed = store.registry_peer_change(name, terms, cause).await?;
-            return Ok(changed.ok_or_else(|| PeerRefusal::NoPeer(name.clone())));
+            return Ok(changed.ok_or_else(|| PeerRefusal::NoPeer(name.to_string())));
         }
         PeerChange::Approve(accepts) => {
             let approved = store.registry_peer_approve(name, accepts, cause).await?;
-            return Ok(approved.ok_or_else(|| PeerRefusal::NoProposal(name.clone())));
+            return Ok(approved.ok_or_else(|| PeerRefusal::NoProposal(name.to_string())));
         }
         PeerChange::Suspend => (RUNNING, PeerState::Suspended),
         PeerChange::Resume => {
@@ -91,6 +91,6 @@ pub(in crate::features::registry) async fn change_peer(
     let known = store.registry_peer(name).await?;
     Ok(Err(match known {
         Some(known) => PeerRefusal::NoEffect(name.clone(), known.state),
-        None => PeerRefusal::NoPeer(name.clone()),
+        None => PeerRefusal::NoPeer(name.to_string()),
     }))
 }

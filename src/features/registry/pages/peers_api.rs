@@ -1,0 +1,394 @@
+//! `/api/registry/peers` and `/api/registry/invitations`: other deployments, for accounts of the whole server.
+//!
+//! | Request | Command of `lockkeeper registry peers` |
+//! |--|--|
+//! | `GET /api/registry/peers` | `list` |
+//! | `GET /api/registry/peers/{name}` | `show` |
+//! | `POST /api/registry/invitations` | `invite` |
+//! | `POST /api/registry/peers` | `join` |
+//! | `POST /api/registry/peers/{name}` | `change` |
+//! | `POST /api/registry/peers/{name}/approve`, `…/suspend`, `…/resume` | the same |
+//! | `DELETE /api/registry/peers/{name}` | `remove` |
+//!
+//! Bodies have the flags of the commands as fields. The rules and the reasons are those of the commands, too.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lockkeeper_registry::names::{InvalidNamePattern, NamePattern};
+use lockkeeper_registry::records::DeploymentName;
+use serde::Deserialize;
+use tracing::error;
+
+use super::super::namespaces::Visibility;
+use super::super::peers::{
+    INVITATION_TIME, InvitationView, JoinFault, JoinRequest, NamePatterns, NewInvitation,
+    PeerChange, PeerRefusal, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, PeersView,
+    TOO_MANY_INVITATIONS, change_peer, conflicts_with,
+};
+use super::{PageScope, RegistryPages};
+use crate::authz::Resource;
+use crate::config::access::Action;
+use crate::config::parse_duration;
+use crate::config::size::ByteSize;
+use crate::features::owners;
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::forms::sentence;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState, WebUser, shown};
+use crate::model::Cause;
+use crate::secret::Secret;
+
+/// Maximum number of conflicts in an answer.
+const CONFLICTS: i64 = 1_000;
+
+/// `GET /api/registry/peers`
+pub(super) async fn list(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+) -> Result<Json<PeersView>, WebError> {
+    check_sight(&web, &pages, &sight).await?;
+    let seen = PeersView::read(&pages.0.registry, CONFLICTS, web.clock.now()).await?;
+    Ok(Json(seen))
+}
+
+/// `GET /api/registry/peers/{name}`
+pub(super) async fn show(
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    pages: RegistryPages,
+    Segment(asked): Segment,
+) -> Result<Json<PeerWithConflicts>, WebError> {
+    check_sight(&web, &pages, &sight).await?;
+    let name: Option<DeploymentName> = asked.parse().ok();
+    let known = match &name {
+        Some(name) => web.store.registry_peer(name).await?,
+        None => None,
+    };
+    let peer = known.ok_or(PeerRefusal::NoPeer(asked))?;
+    let conflicts = conflicts_with(&web.store, &peer.name).await?;
+    let now = web.clock.now();
+    let shown = PeerWithConflicts::read(&web.store, &peer, conflicts, now).await?;
+    Ok(Json(shown))
+}
+
+async fn check_sight(
+    web: &WebState,
+    pages: &RegistryPages,
+    sight: &VisibleScope,
+) -> Result<(), WebError> {
+    let scope = PageScope::of(web, pages, sight).await?;
+    if scope.sees_peers() {
+        return Ok(());
+    }
+    Err(WebError::new(
+        StatusCode::FORBIDDEN,
+        "Not allowed",
+        "Other deployments are shown to accounts of the whole server only. Sign in with one of these.",
+    ))
+}
+
+/// Deployment to invite.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct InvitationBody {
+    url: Option<PeerUrl>,
+    share: Vec<String>,
+    accept: Vec<String>,
+    visibility: Option<Visibility>,
+    expires: Option<String>,
+}
+
+/// Deployment to join. Has no `Debug`, because the word is a secret.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct JoinBody {
+    url: Option<PeerUrl>,
+    word: String,
+    share: Vec<String>,
+    accept: Vec<String>,
+    visibility: Option<Visibility>,
+}
+
+/// Change of what is exchanged with a peer. What is missing stays as it is.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TermsBody {
+    share: Option<Vec<String>>,
+    accept: Option<Vec<String>>,
+    visibility: Option<Visibility>,
+    max_versions: Option<u64>,
+    max_bytes: Option<String>,
+}
+
+/// Names for which the records of a proposed deployment count.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ApprovalBody {
+    accept: Vec<String>,
+}
+
+/// Body of a request without fields.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EmptyBody {}
+
+impl InvitationBody {
+    fn read(self) -> Result<NewInvitation, WebError> {
+        let expires = self.expires.as_deref().unwrap_or(INVITATION_TIME);
+        let expires = parse_duration(expires).map_err(|problem| {
+            WebError::unusable_field("expires", &problem, "Write a time such as 12h or 7d.")
+        })?;
+        Ok(NewInvitation {
+            url: address(self.url)?,
+            shares: patterns("share", &self.share)?,
+            accepts: patterns("accept", &self.accept)?,
+            visibility: self.visibility.unwrap_or(Visibility::Public),
+            expires,
+        })
+    }
+}
+
+impl JoinBody {
+    fn read(self) -> Result<JoinRequest, WebError> {
+        Ok(JoinRequest {
+            url: address(self.url)?,
+            word: Secret::new(self.word.trim()),
+            shares: patterns("share", &self.share)?,
+            accepts: patterns("accept", &self.accept)?,
+            visibility: self.visibility.unwrap_or(Visibility::Public),
+        })
+    }
+}
+
+impl TermsBody {
+    fn read(self) -> Result<PeerTerms, WebError> {
+        let Self {
+            share,
+            accept,
+            visibility,
+            max_versions,
+            max_bytes,
+        } = self;
+        let is_empty = share.is_none()
+            && accept.is_none()
+            && visibility.is_none()
+            && max_versions.is_none()
+            && max_bytes.is_none();
+        if is_empty {
+            return Err(WebError::nothing_changed(
+                (StatusCode::UNPROCESSABLE_ENTITY, "Invalid input"),
+                None,
+                "unusable",
+                "The body has no change.",
+                "Give `share`, `accept`, `visibility`, `max_versions` or `max_bytes`.",
+            ));
+        }
+        if max_versions.is_some_and(|most| most > PeerTerms::MAX_VERSIONS) {
+            let problem = format!("it is larger than {}", PeerTerms::MAX_VERSIONS);
+            let way_out = "Give a smaller number.";
+            return Err(WebError::unusable_field("max_versions", &problem, way_out));
+        }
+        let max_bytes: Option<Result<ByteSize, String>> = max_bytes.map(|size| size.parse());
+        let max_bytes = max_bytes.transpose().map_err(|problem| {
+            WebError::unusable_field("max_bytes", &problem, "Write a size such as 200GiB.")
+        })?;
+        let given = |field, given: Option<Vec<String>>| {
+            given.map(|given| patterns(field, &given)).transpose()
+        };
+        Ok(PeerTerms {
+            shares: given("share", share)?,
+            accepts: given("accept", accept)?,
+            visibility,
+            max_versions,
+            max_bytes: max_bytes.map(ByteSize::bytes),
+        })
+    }
+}
+
+fn address(url: Option<PeerUrl>) -> Result<PeerUrl, WebError> {
+    url.ok_or_else(|| {
+        let way_out = "Give the address of the other deployment, such as https://mods.example.com.";
+        WebError::unusable_field("url", "it is missing", way_out)
+    })
+}
+
+fn patterns(field: &str, given: &[String]) -> Result<NamePatterns, WebError> {
+    let wrong = |problem: String| {
+        let way_out = "Give a list of names, such as [\"module acme/*\"].";
+        WebError::unusable_field(field, &problem, way_out)
+    };
+    let patterns: Result<Vec<NamePattern>, InvalidNamePattern> =
+        given.iter().map(|text| text.parse()).collect();
+    let patterns = patterns.map_err(|error| wrong(error.to_string()))?;
+    NamePatterns::new(patterns).map_err(|error| wrong(error.to_string()))
+}
+
+/// Returns the cause of a change, if the sender of a request may change what is exchanged with others.
+async fn permit(web: &WebState, who: &WebUser) -> Result<Cause, WebError> {
+    let who = who.by_script();
+    web.permit(&who, Action::Peers, &Resource::Server).await?;
+    Ok(owners::cause(&who))
+}
+
+/// `POST /api/registry/invitations`: the word is answered once, and as every answer without a lifetime, no cache keeps it.
+pub(super) async fn invite(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    pages: RegistryPages,
+    JsonBody(body): JsonBody<InvitationBody>,
+) -> Result<(StatusCode, Json<InvitationView>), WebError> {
+    let cause = permit(&web, &who).await?;
+    let invited = pages.0.peers.invite(body.read()?, &cause).await?;
+    let word = invited.ok_or_else(|| {
+        WebError::conflict("Too many invitations", &sentence(TOO_MANY_INVITATIONS))
+    })?;
+    let view = InvitationView::new(&word, pages.0.registry.verifier());
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// `POST /api/registry/peers`
+pub(super) async fn join(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    pages: RegistryPages,
+    JsonBody(body): JsonBody<JoinBody>,
+) -> Result<(StatusCode, Json<PeerView>), WebError> {
+    let cause = permit(&web, &who).await?;
+    let request = body.read()?;
+    let exchange = Arc::clone(&pages.0.peers);
+    // A task of its own: when the client leaves or its time is over, the other deployment may have joined already.
+    let joined = tokio::spawn(async move { exchange.join(request, &cause).await });
+    let joined = joined
+        .await
+        .unwrap_or_else(|error| resume_unwind(error.into_panic()));
+    let joined = joined.map_err(|failure| {
+        error!(
+            error = format!("{failure:#}"),
+            "Cannot join another deployment"
+        );
+        WebError::internal()
+    })?;
+    let peer = joined.map_err(not_joined)?;
+    let view = PeerView::new(&peer, web.clock.now());
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// Failure of a join, with the reason of the command line.
+fn not_joined(fault: JoinFault) -> WebError {
+    match fault {
+        JoinFault::Database(error) => error.into(),
+        fault @ JoinFault::Word => {
+            let way_out = "Send the word of the invitation.";
+            WebError::unusable_field("word", &fault.to_string(), way_out)
+        }
+        fault @ (JoinFault::Same | JoinFault::OtherKey | JoinFault::TooMany) => {
+            WebError::conflict("Deployment not joined", &sentence(&fault.to_string()))
+        }
+        fault @ (JoinFault::Remote(_) | JoinFault::Key | JoinFault::NoInvitation) => {
+            WebError::not_read(
+                (StatusCode::BAD_GATEWAY, "Deployment not joined"),
+                "not_joined",
+                &shown(&sentence(&fault.to_string())),
+                "Check the address, and ask the administrator of the other deployment.",
+            )
+        }
+    }
+}
+
+/// `POST /api/registry/peers/{name}`: fields that are not given stay unchanged.
+pub(super) async fn change(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    _: RegistryPages,
+    Segment(asked): Segment,
+    JsonBody(body): JsonBody<TermsBody>,
+) -> Result<Json<PeerView>, WebError> {
+    let cause = permit(&web, &who).await?;
+    let change = PeerChange::Terms(body.read()?);
+    changed(&web, &asked, &change, &cause).await
+}
+
+/// `POST /api/registry/peers/{name}/approve`
+pub(super) async fn approve(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    _: RegistryPages,
+    Segment(asked): Segment,
+    JsonBody(body): JsonBody<ApprovalBody>,
+) -> Result<Json<PeerView>, WebError> {
+    let cause = permit(&web, &who).await?;
+    if body.accept.is_empty() {
+        let way_out = "Give the names for which its records count, such as [\"module acme/*\"].";
+        return Err(WebError::unusable_field("accept", "it is missing", way_out));
+    }
+    let change = PeerChange::Approve(patterns("accept", &body.accept)?);
+    changed(&web, &asked, &change, &cause).await
+}
+
+/// `POST /api/registry/peers/{name}/suspend`
+pub(super) async fn suspend(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    _: RegistryPages,
+    Segment(asked): Segment,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+) -> Result<Json<PeerView>, WebError> {
+    let cause = permit(&web, &who).await?;
+    changed(&web, &asked, &PeerChange::Suspend, &cause).await
+}
+
+/// `POST /api/registry/peers/{name}/resume`
+pub(super) async fn resume(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    _: RegistryPages,
+    Segment(asked): Segment,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+) -> Result<Json<PeerView>, WebError> {
+    let cause = permit(&web, &who).await?;
+    changed(&web, &asked, &PeerChange::Resume, &cause).await
+}
+
+/// `DELETE /api/registry/peers/{name}`; answers with the removed peer, which stays in the list.
+pub(super) async fn remove(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    _: RegistryPages,
+    Segment(asked): Segment,
+) -> Result<Json<PeerView>, WebError> {
+    let cause = permit(&web, &who).await?;
+    changed(&web, &asked, &PeerChange::Remove, &cause).await
+}
+
+/// Changes a peer, and returns it as it is then.
+async fn changed(
+    web: &WebState,
+    asked: &str,
+    change: &PeerChange,
+    cause: &Cause,
+) -> Result<Json<PeerView>, WebError> {
+    let name: Option<DeploymentName> = asked.parse().ok();
+    let name = name.ok_or_else(|| PeerRefusal::NoPeer(asked.to_owned()))?;
+    let peer = change_peer(&web.store, &name, change, cause).await??;
+    Ok(Json(PeerView::new(&peer, web.clock.now())))
+}
+
+impl From<PeerRefusal> for WebError {
+    fn from(refusal: PeerRefusal) -> Self {
+        let why = refusal.to_string();
+        match refusal {
+            PeerRefusal::NoPeer(_) | PeerRefusal::NoProposal(_) => {
+                let way_out = "GET /api/registry/peers lists all of them.";
+                let message = format!("{} {way_out}", shown(&sentence(&why)));
+                Self::new(StatusCode::NOT_FOUND, "Peer not found", message).unchanged()
+            }
+            PeerRefusal::NoEffect(..) => Self::conflict("No effect", &format!("{why}.")),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Scripts that invite, join and change other deployments, with the rules and reasons of the command line.
+
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lockkeeper::features::registry::{PeerState, Visibility};
+use lockkeeper::model::{LockEventKind, Origin};
+use lockkeeper_registry::signed_note::NoteSigner;
+use serde_json::{Value, json};
+
+use super::deployments::{Deployment, name};
+use super::pages::{SIGNED_IN, page};
+use super::peers::{MODULE, VPC};
+use super::people_api::{KIM, LEE, OPS, json as read, script, signed};
+use super::world::Office;
+use crate::support::db::{TestDb, store_test};
+use crate::support::program::lockkeeper;
+
+store_test!(
+    a_script_invites_joins_and_changes_deployments,
+    a_script_is_told_what_is_wrong_with_a_change,
+    changes_of_peers_are_for_permitted_scripts_of_the_whole_server,
+);
+
+const ONE: &str = "one.example.com";
+const TWO: &str = "two.example.com";
+const PEERS: &str = "/api/registry/peers";
+const INVITATIONS: &str = "/api/registry/invitations";
+
+/// Sends a request of an administrator's script. Returns the status and the answer.
+async fn sent(at: &Deployment, method: Method, path: &str, body: &Value) -> (u16, Value) {
+    let answer = script(&at.server, method, path, OPS, &body.to_string()).await;
+    let told = serde_json::from_str(answer.text()).unwrap();
+    (answer.status.as_u16(), told)
+}
+
+async fn post(at: &Deployment, path: &str, body: &Value) -> (u16, Value) {
+    sent(at, Method::POST, path, body).await
+}
+
+async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &SIGNED_IN).await;
+    let two = Deployment::open(db.backend, TWO, &SIGNED_IN).await;
+    for (at, namespace) in [(&one, "module acme"), (&two, "module two")] {
+        at.office.namespace(namespace, Visibility::Public).await;
+    }
+    let body = json!({
+        "url": two.url,
+        "share": ["module acme/*"],
+        "accept": ["module two/*"],
+        "expires": "12h",
+    });
+    let body = body.to_string();
+    let answer = script(&one.server, Method::POST, INVITATIONS, OPS, &body).await;
+    assert_eq!(answer.status.as_u16(), 201, "{}", answer.text());
+    assert_eq!(answer.header("cache-control"), "no-store");
+    let invited: Value = serde_json::from_str(answer.text()).unwrap();
+    let word = invited["word"].as_str().unwrap();
+    assert!(word.starts_with("lki_"), "{invited}");
+    let listed = read(&one.server, PEERS, OPS).await;
+    assert_eq!(listed["fingerprint"], invited["fingerprint"]);
+
+    let request = json!({
+        "url": one.url,
+        "word": word,
+        "share": ["module two/*"],
+        "accept": ["module acme/*"],
+        "visibility": "owner",
+    });
+    let (status, joined) = post(&two, PEERS, &request).await;
+    assert_eq!(status, 201, "{joined}");
+    assert_eq!(
+        (&joined["name"], &joined["state"], &joined["visibility"]),
+        (&ONE.into(), &"joined".into(), &"owner".into())
+    );
+    assert_eq!(one.state(TWO).await, PeerState::Joined);
+    let mut shown = read(&two.server, &format!("{PEERS}/{ONE}"), OPS).await;
+    let conflicts = shown.as_object_mut().unwrap().remove("conflicts");
+    assert_eq!((shown, conflicts), (joined, Some(json!([]))));
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+
+    let at_two = format!("{PEERS}/{TWO}");
+    let terms = json!({"share": ["*"], "max_versions": 10, "max_bytes": "1GiB"});
+    let (status, changed) = post(&one, &at_two, &terms).await;
+    assert_eq!(status, 200, "{changed}");
+    assert_eq!(changed["shares"], json!(["*"]));
+    assert_eq!(changed["accepts"], json!(["module two/*"]));
+    assert_eq!(
+        (&changed["max_versions"], &changed["max_bytes"]),
+        (&10.into(), &(1 << 30).into())
+    );
+    let (status, changed) = post(&one, &at_two, &json!({"share": []})).await;
+    assert_eq!((status, &changed["shares"]), (200, &json!([])));
+
+    let none = json!({});
+    let (suspend, resume) = (format!("{at_two}/suspend"), format!("{at_two}/resume"));
+    for (method, path, status, said) in [
+        (Method::POST, &suspend, 200, "suspended"),
+        (
+            Method::POST,
+            &suspend,
+            409,
+            "two.example.com is suspended, so this has no effect. Nothing was changed.",
+        ),
+        (Method::POST, &resume, 200, "joined"),
+        (
+            Method::POST,
+            &resume,
+            409,
+            "two.example.com is joined, so this has no effect. Nothing was changed.",
+        ),
+        (Method::DELETE, &at_two, 200, "removed"),
+        (
+            Method::DELETE,
+            &at_two,
+            409,
+            "two.example.com is removed, so this has no effect. Nothing was changed.",
+        ),
+    ] {
+        let (found, told) = sent(&one, method, path, &none).await;
+        let field = if status == 200 { "state" } else { "detail" };
+        assert_eq!((found, &told[field]), (status, &said.into()), "{path}");
+    }
+    let on_terminal = lockkeeper(&["registry", "peers", "resume", TWO], &one.db.url, &[], &[]);
+    assert_eq!(
+        on_terminal.err,
+        "error: two.example.com is removed, so this has no effect. Nothing was changed\n"
+    );
+
+    let three = "three.example.com";
+    let signer = NoteSigner::from_seed(three, &[7; 32]).unwrap();
+    let url = format!("https://{three}").parse().unwrap();
+    let proposed = [(url, signer.verifier().clone())];
+    let proposed = one.store().registry_peers_propose(&name(TWO), &proposed);
+    assert_eq!(proposed.await.unwrap(), 1);
+    let approve = format!("{PEERS}/{three}/approve");
+    let (status, told) = post(&one, &approve, &json!({"accept": ["module three/*"]})).await;
+    assert_eq!((status, &told["state"]), (200, &"approved".into()));
+    assert_eq!(told["accepts"], json!(["module three/*"]));
+
+    // The audit log has who did it.
+    let events = one.store().lock_event_list(100).await.unwrap();
+    let of_script = events.iter().rev().filter(|event| {
+        event.event.kind == LockEventKind::RegistryPeerChanged
+            && event.event.cause.actor.login == "ops"
+    });
+    let reasons = of_script.map(|event| {
+        assert_eq!(event.event.cause.actor.origin, Origin::Api);
+        let reason = &event.event.cause.reason;
+        reason.replace(&two.url.to_string(), "its address")
+    });
+    let reasons: Vec<String> = reasons.collect();
+    assert_eq!(
+        reasons,
+        [
+            "invited its address (by a script)",
+            "two.example.com changed (by a script)",
+            "two.example.com changed (by a script)",
+            "two.example.com suspended (by a script)",
+            "two.example.com joined (by a script)",
+            "two.example.com removed (by a script)",
+            "three.example.com approved (by a script)",
+        ]
+    );
+}
+
+async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &SIGNED_IN).await;
+    let two = Deployment::open(db.backend, TWO, &SIGNED_IN).await;
+    two.join(&one, "module two/*", "module acme/*").await;
+    let before = one.peer(TWO).await;
+    let at_two = format!("{PEERS}/{TWO}");
+    let approve = format!("{at_two}/approve");
+    let (at_two, approve, none) = (at_two.as_str(), approve.as_str(), json!({}));
+    for (path, body, field) in [
+        (INVITATIONS, json!({"share": ["*"]}), "url"),
+        (INVITATIONS, json!({"url": "ftp://mods.example.com"}), "url"),
+        (
+            INVITATIONS,
+            json!({"url": "https://mods.example.com", "expires": "soon"}),
+            "expires",
+        ),
+        (PEERS, json!({"word": "lki_x"}), "url"),
+        (PEERS, json!({"url": two.url, "word": "lki_x"}), "word"),
+        (at_two, json!({"share": ["acme"]}), "share"),
+        (at_two, json!({"accept": "*"}), "accept"),
+        (at_two, json!({"visibility": "all"}), "visibility"),
+        (
+            at_two,
+            json!({"max_versions": 2_000_000_000}),
+            "max_versions",
+        ),
+        (at_two, json!({"max_bytes": "10"}), "max_bytes"),
+        (approve, none.clone(), "accept"),
+    ] {
+        let (status, told) = post(&one, path, &body).await;
+        assert_eq!(
+            (status, &told["field"]),
+            (422, &field.into()),
+            "{path} {body}: {told}"
+        );
+    }
+    let (status, told) = post(&one, at_two, &none).await;
+    assert_eq!(status, 422, "{told}");
+    assert_eq!(
+        told["detail"],
+        "The body has no change. Nothing was changed."
+    );
+    // Only an approval has names.
+    let suspend = format!("{at_two}/suspend");
+    let (status, told) = post(&one, &suspend, &json!({"accept": ["*"]})).await;
+    assert!([400, 422].contains(&status), "{told}");
+    let approval = json!({"accept": ["*"]});
+    for (path, body, detail) in [
+        (
+            approve,
+            &approval,
+            "There is no such proposal: two.example.com.",
+        ),
+        (
+            "/api/registry/peers/none.example.com/suspend",
+            &none,
+            "There is no such peer: none.example.com.",
+        ),
+        (
+            "/api/registry/peers/NONE/resume",
+            &none,
+            "There is no such peer: NONE.",
+        ),
+    ] {
+        let (status, told) = post(&one, path, body).await;
+        let detail =
+            format!("{detail} GET /api/registry/peers lists all of them. Nothing was changed.");
+        assert_eq!((status, &told["detail"]), (404, &detail.into()));
+    }
+    let answer = page(&one.server, &format!("{PEERS}/none"), Some(OPS)).await;
+    assert_eq!(answer.status.as_u16(), 404, "{}", answer.text());
+
+    // What the other deployment says is passed on, and nothing is stored here.
+    let word = two.invite(&one, "*", "*").await;
+    let mut request = json!({"url": two.url, "word": word.expose()});
+    two.reachable(false);
+    let (status, told) = post(&one, PEERS, &request).await;
+    assert_eq!(status, 502, "{told}");
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.starts_with("It does not answer: "), "{told}");
+    two.reachable(true);
+    request["word"] = format!("lki_{}", "x".repeat(43)).into();
+    let (status, told) = post(&one, PEERS, &request).await;
+    assert_eq!(status, 502, "{told}");
+    let detail = told["detail"].as_str().unwrap();
+    let expected = "It answers with 403 Forbidden: there is no invitation with this word.";
+    assert!(detail.starts_with(expected), "{told}");
+    let after = one.peer(TWO).await;
+    assert_eq!(
+        (after.state, after.shares, after.accepts, after.limits),
+        (before.state, before.shares, before.accepts, before.limits)
+    );
+}
+
+async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &TestDb) {
+    let office = Office::open(db).await;
+    let server = signed(&office, db).await;
+    let flags = [&SIGNED_IN[..], &[("web-allow", "owners,discard")]].concat();
+    let narrow = office.server(db, 2, &flags).await;
+    let closed = office.server(db, 3, &[]).await;
+    let (_, token) = office.token(&["read:*"]).await;
+    let bearer = format!("Bearer {token}");
+    let basic = format!("Basic {}", STANDARD.encode(OPS));
+    let changes = lockkeeper::http::routes().into_iter().filter(|route| {
+        let is_of_peers = [PEERS, INVITATIONS]
+            .iter()
+            .any(|path| route.path.starts_with(path));
+        is_of_peers && route.method != Method::GET
+    });
+    let changes: Vec<_> = changes.collect();
+    assert_eq!(changes.len(), 7, "{changes:?}");
+    for route in changes {
+        let (method, path) = (route.method, route.path.replace("{name}", TWO));
+        for (server, who, status) in [
+            (&server, KIM, 403),
+            (&server, LEE, 403),
+            (&server, "ops:wrong", 401),
+            (&narrow, OPS, 403),
+        ] {
+            let answer = script(server, method.clone(), &path, who, "").await;
+            let found = answer.status.as_u16();
+            assert_eq!(found, status, "{method} {path} {who}: {}", answer.text());
+            if who == OPS {
+                let denied = "“peers” is not allowed";
+                assert!(answer.text().contains(denied), "{}", answer.text());
+            }
+        }
+        for (server, headers, status) in [
+            // A browser sends the password also for pages of others.
+            (
+                &server,
+                vec![
+                    ("authorization", basic.as_str()),
+                    ("sec-fetch-site", "cross-site"),
+                ],
+                403,
+            ),
+            (&server, vec![("authorization", bearer.as_str())], 401),
+            (&server, vec![], 401),
+            (&closed, vec![], 403),
+        ] {
+            let answer = server.request(method.clone(), &path, &headers).await;
+            let found = answer.status.as_u16();
+            assert_eq!(found, status, "{method} {path}: {}", answer.text());
+        }
+    }
+    for who in [KIM, LEE] {
+        let answer = page(&server, &format!("{PEERS}/{TWO}"), Some(who)).await;
+        assert_eq!(answer.status.as_u16(), 403, "{who}");
+    }
+    assert!(db.store().registry_peers().await.unwrap().is_empty());
+}

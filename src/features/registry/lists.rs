@@ -40,7 +40,7 @@ const RECORDS: i64 = 500;
 
 /// `?prefix=…&after=…`
 #[derive(Deserialize)]
-pub(super) struct NamesQuery {
+pub(super) struct ListQuery {
     /// Text that the names begin with.
     #[serde(default)]
     prefix: String,
@@ -94,7 +94,7 @@ struct RecordView {
 /// `GET /api/registry/names`
 pub(super) async fn names(
     State(api): State<Arc<RegistryUploads>>,
-    query: Result<Query<NamesQuery>, QueryRejection>,
+    query: Result<Query<ListQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
     let reader = api.list_reader(&headers).await?;

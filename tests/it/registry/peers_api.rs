@@ -132,7 +132,8 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
     let signer = NoteSigner::from_seed(three, &[7; 32]).unwrap();
     let url = format!("https://{three}").parse().unwrap();
     let proposed = [(url, signer.verifier().clone())];
-    let proposed = one.store().registry_peers_propose(&name(TWO), &proposed);
+    let by = name(TWO);
+    let proposed = one.store().registry_peers_propose(&by, &proposed);
     assert_eq!(proposed.await.unwrap(), 1);
     let approve = format!("{PEERS}/{three}/approve");
     let (status, told) = post(&one, &approve, &json!({"accept": ["module three/*"]})).await;

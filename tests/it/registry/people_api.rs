@@ -380,7 +380,7 @@ async fn clients_get_their_settings_with_the_namespaces_that_they_see(db: &TestD
         )
     );
 
-    // The names of private namespaces are told only to those who see them.
+    // Only those who see a private namespace get its name.
     let of_kim = json(&server, SETUP, KIM).await;
     assert_eq!(of_kim, told);
     let of_lee = json(&server, SETUP, LEE).await;

@@ -10,7 +10,7 @@ use lockkeeper_registry::signed_note::NoteVerifier;
 use super::super::namespaces::Visibility;
 use super::super::peers::{
     INVITATION_TIME, InvitationView, JoinRequest, NamePatterns, NewInvitation, Peer, PeerChange,
-    PeerRefusal, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, TOO_MANY_INVITATIONS,
+    PeerTerms, PeerUrl, PeerView, PeerWithConflicts, TOO_MANY_INVITATIONS, UnchangedPeer,
     change_peer, conflicts_with, fingerprint, invite, join,
 };
 use super::{RegistryFlags, cause, log_key};
@@ -334,7 +334,7 @@ impl PeerArgs {
         let key = log_key(&store).await?;
         let Some(peer) = store.registry_peer(&self.name).await? else {
             return Ok(refused(
-                &PeerRefusal::NoPeer(self.name.to_string()),
+                &UnchangedPeer::UnknownPeer(self.name.to_string()),
                 terminal,
             ));
         };
@@ -411,12 +411,12 @@ impl PeerArgs {
 }
 
 /// Prints the reason why a peer stays as it is.
-fn refused(refusal: &PeerRefusal, terminal: &mut Terminal<'_>) -> ExitStatus {
+fn refused(refusal: &UnchangedPeer, terminal: &mut Terminal<'_>) -> ExitStatus {
     let end = match refusal {
-        PeerRefusal::NoPeer(_) | PeerRefusal::NoProposal(_) => {
+        UnchangedPeer::UnknownPeer(_) | UnchangedPeer::UnknownProposal(_) => {
             "`lockkeeper registry peers list` lists all of them"
         }
-        PeerRefusal::NoEffect(..) => "Nothing was changed",
+        UnchangedPeer::OtherState(..) => "Nothing was changed",
     };
     terminal.note(format_args!("error: {refusal}. {end}"));
     ExitStatus::Failure

@@ -26,8 +26,8 @@ use tracing::error;
 use super::super::namespaces::Visibility;
 use super::super::peers::{
     INVITATION_TIME, InvitationView, JoinFault, JoinRequest, NamePatterns, NewInvitation,
-    PeerChange, PeerRefusal, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, PeersView,
-    TOO_MANY_INVITATIONS, change_peer, conflicts_with,
+    PeerChange, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, PeersView, TOO_MANY_INVITATIONS,
+    UnchangedPeer, change_peer, conflicts_with,
 };
 use super::{PageScope, RegistryPages};
 use crate::authz::Resource;
@@ -70,7 +70,7 @@ pub(super) async fn show(
         Some(name) => web.store.registry_peer(name).await?,
         None => None,
     };
-    let peer = known.ok_or(PeerRefusal::NoPeer(asked))?;
+    let peer = known.ok_or(UnchangedPeer::UnknownPeer(asked))?;
     let conflicts = conflicts_with(&web.store, &peer.name).await?;
     let now = web.clock.now();
     let shown = PeerWithConflicts::read(&web.store, &peer, conflicts, now).await?;
@@ -93,7 +93,7 @@ async fn check_sight(
     ))
 }
 
-/// Deployment to invite.
+/// Body of a request that invites a deployment.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct InvitationBody {
@@ -107,7 +107,7 @@ pub(super) struct InvitationBody {
 /// Deployment to join. Has no `Debug`, because the word is a secret.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct JoinBody {
+pub(super) struct JoinFields {
     url: Option<PeerUrl>,
     word: String,
     share: Vec<String>,
@@ -154,7 +154,7 @@ impl InvitationBody {
     }
 }
 
-impl JoinBody {
+impl JoinFields {
     fn read(self) -> Result<JoinRequest, WebError> {
         Ok(JoinRequest {
             url: address(self.url)?,
@@ -257,7 +257,7 @@ pub(super) async fn join(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     pages: RegistryPages,
-    JsonBody(body): JsonBody<JoinBody>,
+    JsonBody(body): JsonBody<JoinFields>,
 ) -> Result<(StatusCode, Json<PeerView>), WebError> {
     let cause = permit(&web, &who).await?;
     let request = body.read()?;
@@ -374,21 +374,21 @@ async fn changed(
     cause: &Cause,
 ) -> Result<Json<PeerView>, WebError> {
     let name: Option<DeploymentName> = asked.parse().ok();
-    let name = name.ok_or_else(|| PeerRefusal::NoPeer(asked.to_owned()))?;
+    let name = name.ok_or_else(|| UnchangedPeer::UnknownPeer(asked.to_owned()))?;
     let peer = change_peer(&web.store, &name, change, cause).await??;
     Ok(Json(PeerView::new(&peer, web.clock.now())))
 }
 
-impl From<PeerRefusal> for WebError {
-    fn from(refusal: PeerRefusal) -> Self {
+impl From<UnchangedPeer> for WebError {
+    fn from(refusal: UnchangedPeer) -> Self {
         let why = refusal.to_string();
         match refusal {
-            PeerRefusal::NoPeer(_) | PeerRefusal::NoProposal(_) => {
+            UnchangedPeer::UnknownPeer(_) | UnchangedPeer::UnknownProposal(_) => {
                 let way_out = "GET /api/registry/peers lists all of them.";
                 let message = format!("{} {way_out}", shown(&sentence(&why)));
                 Self::new(StatusCode::NOT_FOUND, "Peer not found", message).unchanged()
             }
-            PeerRefusal::NoEffect(..) => Self::conflict("No effect", &format!("{why}.")),
+            UnchangedPeer::OtherState(..) => Self::conflict("No effect", &format!("{why}.")),
         }
     }
 }

@@ -45,16 +45,16 @@ pub(in crate::features::registry) enum PeerChange {
 
 /// Reason why a deployment stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::features::registry) enum PeerRefusal {
+pub(in crate::features::registry) enum UnchangedPeer {
     /// No deployment with this name is known.
     #[error("there is no such peer: {0}")]
-    NoPeer(String),
+    UnknownPeer(String),
     /// No deployment with this name is proposed.
     #[error("there is no such proposal: {0}")]
-    NoProposal(String),
+    UnknownProposal(String),
     /// The state of the deployment does not permit the change.
     #[error("{0} is {1}, so this has no effect")]
-    NoEffect(DeploymentName, PeerState),
+    OtherState(DeploymentName, PeerState),
 }
 
 /// Changes a deployment, and returns it as it is then.
@@ -63,15 +63,15 @@ pub(in crate::features::registry) async fn change_peer(
     name: &DeploymentName,
     change: &PeerChange,
     cause: &Cause,
-) -> Result<std::result::Result<Peer, PeerRefusal>> {
+) -> Result<std::result::Result<Peer, UnchangedPeer>> {
     let (from, to) = match change {
         PeerChange::Terms(terms) => {
             let changed = store.registry_peer_change(name, terms, cause).await?;
-            return Ok(changed.ok_or_else(|| PeerRefusal::NoPeer(name.to_string())));
+            return Ok(changed.ok_or_else(|| UnchangedPeer::UnknownPeer(name.to_string())));
         }
         PeerChange::Approve(accepts) => {
             let approved = store.registry_peer_approve(name, accepts, cause).await?;
-            return Ok(approved.ok_or_else(|| PeerRefusal::NoProposal(name.to_string())));
+            return Ok(approved.ok_or_else(|| UnchangedPeer::UnknownProposal(name.to_string())));
         }
         PeerChange::Suspend => (RUNNING, PeerState::Suspended),
         PeerChange::Resume => {
@@ -90,7 +90,7 @@ pub(in crate::features::registry) async fn change_peer(
     }
     let known = store.registry_peer(name).await?;
     Ok(Err(match known {
-        Some(known) => PeerRefusal::NoEffect(name.clone(), known.state),
-        None => PeerRefusal::NoPeer(name.to_string()),
+        Some(known) => UnchangedPeer::OtherState(name.clone(), known.state),
+        None => UnchangedPeer::UnknownPeer(name.to_string()),
     }))
 }

@@ -43,7 +43,7 @@ use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::versions::VersionKey;
 use tokio::sync::Semaphore;
 
-pub(super) use self::changes::{PeerChange, PeerRefusal, change_peer};
+pub(super) use self::changes::{PeerChange, UnchangedPeer, change_peer};
 use self::client::PeerClient;
 pub(crate) use self::door::{PeerDoor, routes};
 pub(super) use self::downloads::DOWNLOADS;

@@ -71,7 +71,7 @@ pub(in crate::features::registry) struct PeerView {
     pushes_given_up: u64,
 }
 
-/// Maximum number of conflicts of which those with one peer are shown.
+/// Maximum number of conflicts that are read. Those with one peer are shown.
 const CONFLICTS: i64 = 1_000;
 
 /// A peer with everything that it sent and that does not count here.

@@ -19,7 +19,7 @@ pub(in crate::features::registry) struct CountedRepo {
 }
 
 impl CountedRepo {
-    /// Reads all repositories.
+    /// Reads all repositories with the number of their tags in each state.
     pub async fn all(store: &Store) -> Result<Vec<Self>> {
         let repos = store.registry_tag_repos().await?;
         let mut counts: BTreeMap<RepoId, BTreeMap<TagState, i64>> = BTreeMap::new();

@@ -90,13 +90,14 @@ pub(super) fn read(project: &Path, data_dir: &Path) -> Result<Vec<InstalledModul
     };
     match beneath::read(dir, &file, MAX_BYTES) {
         Ok(None) => Ok(Vec::new()),
-        Ok(Some(text)) => parse(&text),
+        Ok(Some(text)) => parse_manifest(&text),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-fn parse(text: &str) -> Result<Vec<InstalledModule>> {
+/// Reads the text of a manifest.
+pub fn parse_manifest(text: &str) -> Result<Vec<InstalledModule>> {
     let manifest: Manifest = serde_json::from_str(text).map_err(|error| {
         // The text of the error can have all of the manifest in it.
         let what = format!("line {} is not as Terraform writes it", error.line());
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn modules_of_registries_are_listed_once() {
         assert_eq!(
-            shown(parse(WRITTEN)).unwrap(),
+            shown(parse_manifest(WRITTEN)).unwrap(),
             [
                 "mods.example.com/acme/vpc/aws 1.2.3",
                 "registry.terraform.io/x/y/z 2.0.0"
@@ -164,7 +165,11 @@ mod tests {
             r#"{"Modules":[{"Source":1}]}"#,
             &format!(r#"{{"Modules":[{}]}}"#, many.join(",")),
         ] {
-            assert!(parse(text).is_err(), "{}", &text[..text.len().min(50)]);
+            assert!(
+                parse_manifest(text).is_err(),
+                "{}",
+                &text[..text.len().min(50)]
+            );
         }
     }
 
@@ -174,7 +179,7 @@ mod tests {
             let text = format!(r#"{{"Modules":[{}]}}"#, vec!["{}"; count].join(","));
             let manifest: Manifest = serde_json::from_str(&text).unwrap();
             assert_eq!(manifest.modules.0.len(), kept);
-            assert_eq!(parse(&text).is_ok(), count == MAX_MODULES);
+            assert_eq!(parse_manifest(&text).is_ok(), count == MAX_MODULES);
         }
     }
 
@@ -210,7 +215,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in r#"([{}\[\],:" a-z0-9]|"Modules":\[|"Source":|"Version":|"a/b//c"|null|\\u0000){0,40}"#) {
-            drop(parse(&text));
+            drop(parse_manifest(&text));
         }
 
         #[test]
@@ -231,7 +236,7 @@ mod tests {
             });
             let expected: BTreeSet<InstalledModule> = expected.collect();
             let expected: Vec<InstalledModule> = expected.into_iter().collect();
-            prop_assert_eq!(parse(&text).unwrap(), expected);
+            prop_assert_eq!(parse_manifest(&text).unwrap(), expected);
         }
     }
 }

@@ -35,7 +35,7 @@ pub use checkouts::{CheckedOut, CheckoutContents, CheckoutError, Checkouts, Sour
 pub use environment::{ChildEnvironment, StageSetup};
 pub use facts::PullFacts;
 pub use hooks::HookPlace;
-pub use installed_modules::InstalledModule;
+pub use installed_modules::{InstalledModule, parse_manifest};
 pub use mirror_leases::MirrorLeases;
 pub use output::{OutputHub, RunOutput};
 pub use policies::{PolicySources, PolicyWork, ReadyPolicies};

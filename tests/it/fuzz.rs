@@ -12,6 +12,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lockkeeper::features::accounts::PushRequest;
+use lockkeeper::features::registry::{PackageContents, import_line, readme_html};
+use lockkeeper::workflow::parse_manifest;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -218,6 +220,57 @@ fn the_pages_of_the_corpus_are_those_of_the_log_of_a_peer() {
         .collect();
     sizes.sort_unstable();
     assert_eq!(sizes, [3, 4, 5]);
+}
+
+/// Others are made from these, so most of them get past the first checks.
+#[test]
+fn each_text_of_a_peer_in_the_corpus_is_read_by_one_reader() {
+    let readers = |text: &String| {
+        [
+            targets::read_push(text).is_ok(),
+            targets::read_join(text).is_ok(),
+            targets::read_members(text).is_ok_and(|members| members.len() == 2),
+        ]
+    };
+    let mut read: Vec<[bool; 3]> = corpus("registry_peers").iter().map(readers).collect();
+    read.sort_unstable();
+    assert_eq!(
+        read,
+        [
+            [false, false, true],
+            [false, true, false],
+            [true, false, false]
+        ]
+    );
+}
+
+/// Others are made from these, so most of them have something to read.
+#[test]
+fn foreign_texts_of_the_corpus_have_something_to_read() {
+    let texts = corpus("registry_foreign");
+    let count = |has: &dyn Fn(&String) -> bool| texts.iter().filter(|text| has(text)).count();
+    let pages = |text: &String| import_line("example.com/acme/net/v2", text).is_some();
+    let readmes = |text: &String| readme_html(text).contains("<table>");
+    let manifests = |text: &String| parse_manifest(text).is_ok_and(|modules| modules.len() == 1);
+    // A package with a README, an input and a submodule.
+    let packages = |text: &String| {
+        let [root, below, go] = targets::read_packages(text).map(|read| read.and_then(Result::ok));
+        let has_readme =
+            |contents: Option<PackageContents>| contents.is_some_and(|of| of.readme.is_some());
+        let is_full = root.as_ref().is_some_and(|contents| {
+            !contents.interface.inputs.is_empty() && !contents.parts.is_empty()
+        });
+        is_full && [root, below, go].into_iter().all(has_readme)
+    };
+    assert_eq!(
+        [
+            count(&pages),
+            count(&readmes),
+            count(&manifests),
+            count(&packages)
+        ],
+        [1; 4]
+    );
 }
 
 /// Others are made from these, so most of their lines are read.

@@ -67,18 +67,20 @@ pub use blobs::{
 pub use branches::{BranchReading, BranchUse, BranchUseLimits, ListedBranchUse, WatchedBranch};
 pub(crate) use deployment::reseal_signing_key;
 pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};
-pub use misses::{FailedFill, FillFault, FilledCache};
+pub use misses::{FailedFill, FillFault, FilledCache, GoImportLine, import_line};
 pub use namespaces::{
     AddNamespace, ChangeNamespace, ForeignVersions, RegistryNamespace, RemoveNamespace, Visibility,
 };
 pub use packaging::{CheckedPackage, PackagingError};
 pub(crate) use pages::RegistryPages;
-pub use pages::{FoundNames, ListedState, NameSearch};
+pub use pages::{
+    FoundNames, ListedState, NameSearch, PackageContents, package_contents, readme_html,
+};
 pub use peers::{
     CheckedDiff, CheckedItem, DownloadReport, ExchangeSettings, Invitation, JoinFault, JoinOutcome,
     JoinRequest, JoinedPeer, NamePatterns, NewInvitation, PageFault, Peer, PeerConflict,
     PeerExchange, PeerLimits, PeerPushes, PeerState, PeerTerms, PeerUrl, PeerWalk, PullReport,
-    PushReport, WaitingDownload, check_page,
+    PushReport, WaitingDownload, check_join, check_members, check_page, check_push,
 };
 pub(crate) use peers::{PeerDoor, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};

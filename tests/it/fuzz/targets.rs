@@ -14,8 +14,13 @@ use lockkeeper::discovery::{
     module_interface, remote_calls, terragrunt,
 };
 use lockkeeper::features::accounts::{PushCommand, PushRequest};
-use lockkeeper::features::registry::{CheckedDiff, PageFault, PeerWalk, check_page};
+use lockkeeper::features::registry::{
+    CheckedDiff, JoinFault, PackageContents, PageFault, PeerUrl, PeerWalk, check_join,
+    check_members, check_page, check_push, import_line, package_contents, readme_html,
+};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
+use lockkeeper::secret::Secret;
+use lockkeeper::workflow::parse_manifest;
 use lockkeeper_accounts::access::AccessControl;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
@@ -30,26 +35,27 @@ use lockkeeper_accounts::watches::Watch;
 use lockkeeper_registry::dirhash::DirHash;
 use lockkeeper_registry::git_archive::read_git_archive;
 use lockkeeper_registry::go_mod::{MAX_REQUIRED, parse_go_mod, required_modules};
-use lockkeeper_registry::go_zip::check_go_zip;
+use lockkeeper_registry::go_zip::{check_go_zip, select_go_files, write_go_zip};
 use lockkeeper_registry::limits::ArchiveLimits;
 use lockkeeper_registry::names::{
     NamePattern, NamePrefix, RegistryName, escape_path, escape_version, unescape_path,
     unescape_version,
 };
-use lockkeeper_registry::records::{LogId, Record, RecordTime};
+use lockkeeper_registry::records::{DeploymentName, LogId, Record, RecordTime};
 use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier, open_note, sign_note};
 use lockkeeper_registry::tags::{TagName, TagPattern};
-use lockkeeper_registry::tf_archive::check_tf_archive;
+use lockkeeper_registry::tf_archive::{TfFile, check_tf_archive, write_tf_archive};
 use lockkeeper_registry::tlog::{
     LogHash, Tile, TreeEdge, TreeHead, parse_data_record, parse_record, record_hash,
 };
+use lockkeeper_registry::tree::{TreeFile, TreeMode};
 use lockkeeper_registry::versions::{GoVersion, ModuleVersion, VersionKey};
 
 /// A function that reads text.
 pub type Target = fn(&str);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 13] = [
+pub const ALL: [(&str, Target); 15] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),
@@ -60,8 +66,10 @@ pub const ALL: [(&str, Target); 13] = [
     ("accounts_push", accounts_push),
     ("registry_archives", registry_archives),
     ("registry_code", registry_code),
+    ("registry_foreign", registry_foreign),
     ("registry_names", registry_names),
     ("registry_pages", registry_pages),
+    ("registry_peers", registry_peers),
     ("registry_texts", registry_texts),
 ];
 
@@ -155,11 +163,16 @@ pub fn hcl(text: &str) {
     }
 }
 
-/// Reads files, each after a line `=== path`, as a Terragrunt tree.
-pub fn terragrunt(text: &str) {
+/// Returns the files in a text, each after a line `=== path`.
+fn files_in(text: &str) -> BTreeMap<RepoPath, &str> {
     let parts = text.split("=== ").filter_map(|part| part.split_once('\n'));
     let files = parts.filter_map(|(name, text)| Some((RepoPath::new(name).ok()?, text)));
-    let files: BTreeMap<RepoPath, &str> = files.take(50).collect();
+    files.take(50).collect()
+}
+
+/// Reads files, each after a line `=== path`, as a Terragrunt tree.
+pub fn terragrunt(text: &str) {
+    let files = files_in(text);
     let tree = FileTree::new(files.keys().cloned());
     let read = |file: &RepoPath| {
         assert!(
@@ -351,6 +364,150 @@ pub fn registry_code(text: &str) {
     assert!(required.len() <= MAX_REQUIRED);
 }
 
+/// Path of the module that is looked for in a page, and path of a package with files of the text.
+const FOREIGN_PATH: &str = "example.com/acme/net/v2";
+
+/// Maximum number of bytes of HTML that a README becomes, and of submodules and examples on a page.
+const MAX_HTML: usize = 2 << 20;
+const MAX_PARTS: usize = 200;
+
+/// Elements that a README can become.
+const ELEMENTS: [&str; 22] = [
+    "a",
+    "blockquote",
+    "br",
+    "code",
+    "em",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "s",
+    "strong",
+    "table",
+    "td",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+];
+
+/// Beginnings of the attributes of these elements.
+const ATTRIBUTES: [&str; 4] = [
+    "class=\"excerpt\"",
+    "rel=\"nofollow noreferrer\" href=\"http://",
+    "rel=\"nofollow noreferrer\" href=\"https://",
+    "start=\"",
+];
+
+fn assert_harmless(html: &str) {
+    assert!(html.len() <= MAX_HTML, "{} bytes", html.len());
+    for tag in html.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag has an end");
+        let tag = tag.trim_start_matches('/');
+        let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+        let mut known = ATTRIBUTES.iter();
+        let is_known = known.any(|attribute| attributes.starts_with(attribute));
+        assert!(
+            ELEMENTS.contains(&name) && (attributes.is_empty() || is_known),
+            "<{tag}>"
+        );
+    }
+}
+
+/// Makes packages of the files in a text, each after a line `=== path`, and returns what they tell about themselves: the
+/// package of a module of Terraform, the same as if the module were in a directory of it, and the package of a Go module.
+/// `None`: no package can have these files.
+pub fn read_packages(text: &str) -> [Option<Result<PackageContents, String>>; 3] {
+    let files = files_in(text);
+    let of_module = files.iter().map(|(path, content)| TfFile {
+        path: path.as_str().into(),
+        content: content.as_bytes(),
+        is_executable: false,
+    });
+    let of_module: Vec<TfFile<'_>> = of_module.collect();
+    let of_go = files.iter().map(|(path, content)| TreeFile {
+        path: path.as_str().as_bytes(),
+        mode: TreeMode::File,
+        content: content.as_bytes(),
+    });
+    let of_go: Vec<TreeFile<'_>> = of_go.collect();
+    let module = "module acme/net/aws 1.0.0".parse().expect("a constant");
+    let go: VersionKey = format!("go {FOREIGN_PATH} v2.0.0")
+        .parse()
+        .expect("a constant");
+    let (mut archive, mut zip) = (Vec::<u8>::new(), Cursor::new(Vec::new()));
+    let archive = write_tf_archive(&of_module, &mut archive)
+        .ok()
+        .map(|_| archive);
+    let selected = select_go_files(&of_go, "").ok();
+    let written = selected.and_then(|selected| {
+        let (path, version) = go.as_go()?;
+        write_go_zip(path, version, &selected, &mut zip).ok()
+    });
+    let below = RepoPath::new("modules/a").expect("a constant");
+    let read = |dir: &RepoPath| {
+        let archive = archive.as_ref()?;
+        Some(package_contents(&module, dir, Cursor::new(archive)))
+    };
+    [
+        read(&RepoPath::root()),
+        read(&below),
+        written.map(|_| package_contents(&go, &RepoPath::root(), zip)),
+    ]
+}
+
+/// Reads the text as everything that others write who have nothing to do with this server: the page of a host of Go modules,
+/// a README, the files of a package and a whole one, and the list of modules that the code of a pull request may have changed.
+pub fn registry_foreign(text: &str) {
+    if let Some(line) = import_line(FOREIGN_PATH, text) {
+        let rest = FOREIGN_PATH.strip_prefix(line.root.as_str());
+        assert!(
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+            "{line:?} is about another module"
+        );
+        assert!(
+            !line.directory.split('/').any(|part| part.starts_with('.')),
+            "{line:?} is not below its repository"
+        );
+        assert_ne!(line.kind, "mod", "a proxy is no repository");
+        assert!(text.contains(&line.address), "{line:?} is made up");
+    }
+    assert_harmless(&readme_html(text));
+    let module = "module acme/net/aws 1.0.0".parse().expect("a constant");
+    let whole = package_contents(&module, &RepoPath::root(), Cursor::new(text.as_bytes()));
+    let read = read_packages(text).into_iter().flatten();
+    for contents in read.chain([whole]) {
+        match contents {
+            Ok(contents) => {
+                assert_harmless(contents.readme.as_deref().unwrap_or_default());
+                assert!(contents.parts.len() <= MAX_PARTS);
+                let interface = &contents.interface;
+                assert!(interface.inputs.len() <= MAX_INPUTS);
+                assert!(interface.outputs.len() <= MAX_INPUTS);
+            }
+            Err(why) => assert!(!why.is_empty(), "an error says something"),
+        }
+    }
+    match parse_manifest(text) {
+        Ok(installed) => {
+            assert!(installed.is_sorted(), "{installed:?}");
+            for module in installed {
+                assert!(
+                    !module.version.is_empty() && !module.source.contains("//"),
+                    "{module:?}"
+                );
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty(), "an error says something"),
+    }
+}
+
 /// Reads each line as everything that has one spelling in the registry.
 pub fn registry_names(text: &str) {
     fn same<T: std::str::FromStr + std::fmt::Display>(line: &str) {
@@ -436,6 +593,70 @@ pub fn registry_pages(text: &str) {
             );
         }
         Err(fault) => assert!(!fault.to_string().is_empty(), "an error says something"),
+    }
+}
+
+/// Word and token of the only join that the peer has signed.
+const JOIN_WORD: &str = "lki_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+const JOIN_TOKEN: &str = "lkp_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8";
+
+/// Maximum number of members that a peer may propose at a time.
+const MAX_MEMBERS: usize = 100;
+
+fn own_name() -> DeploymentName {
+    "one.example.com".parse().expect("a constant")
+}
+
+/// Reads the text as a push of the peer.
+pub fn read_push(text: &str) -> Result<Record, String> {
+    let sender: PeerUrl = "https://mods.example.com".parse().expect("a constant");
+    check_push(text.as_bytes(), &sender)
+}
+
+/// Reads the text as the answer of the peer to a join.
+pub fn read_join(text: &str) -> Result<(DeploymentName, NoteVerifier, Secret), JoinFault> {
+    check_join(text.as_bytes(), JOIN_WORD, &own_name())
+}
+
+/// Reads the text as the members that the peer knows.
+pub fn read_members(text: &str) -> Result<Vec<(PeerUrl, NoteVerifier)>, String> {
+    check_members(text.as_bytes(), &own_name())
+}
+
+/// Reads the text as a push of a peer, as its answer to a join and as the members that it knows.
+pub fn registry_peers(text: &str) {
+    match read_push(text) {
+        Ok(record) => {
+            // Other fields may have numbers and depths that this reader does not take.
+            if let Ok(sent) = serde_json::from_str::<serde_json::Value>(text) {
+                assert_eq!(sent["record"], record.to_string(), "a record has one text");
+                assert_eq!(sent["name"], record.key().name().to_string());
+                assert_eq!(sent["version"], record.key().version());
+            }
+        }
+        Err(why) => assert!(!why.is_empty(), "an error says something"),
+    }
+    match read_join(text) {
+        Ok((name, key, token)) => {
+            let signer = NoteSigner::from_seed("mods.example.com", &[7; 32]).expect("a constant");
+            assert_eq!(
+                (name.as_str(), &key, token.expose()),
+                (signer.name(), signer.verifier(), JOIN_TOKEN),
+                "a join was accepted that nobody has signed"
+            );
+        }
+        Err(fault) => assert!(!fault.to_string().is_empty(), "an error says something"),
+    }
+    match read_members(text) {
+        Ok(members) => {
+            assert!(members.len() <= MAX_MEMBERS);
+            for (url, key) in members {
+                let again = url.to_string().parse::<PeerUrl>();
+                assert_eq!(again.map(|again| again.to_string()), Ok(url.to_string()));
+                assert_ne!(key.name(), own_name().as_str());
+            }
+        }
+        Err(why) => assert!(!why.is_empty(), "an error says something"),
     }
 }
 

@@ -31,13 +31,17 @@ pub(super) struct GoImports {
     hosts: Arc<VcsHosts>,
 }
 
-/// A line of a page: the root of a repository, its kind and its address.
+/// A line of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct GoImportLine {
-    root: String,
-    kind: String,
-    address: String,
-    directory: String,
+pub struct GoImportLine {
+    /// Path of the module at the root of the repository.
+    pub root: String,
+    /// Kind of the repository, such as `git`.
+    pub kind: String,
+    /// Address of the repository, as the page has it.
+    pub address: String,
+    /// Directory of the root in the repository.
+    pub directory: String,
 }
 
 impl GoImports {
@@ -123,8 +127,7 @@ impl GoImports {
                 break;
             }
         }
-        let lines = import_lines(&String::from_utf8_lossy(&content));
-        choose(path, lines)
+        import_line(path, &String::from_utf8_lossy(&content))
             .ok_or_else(|| SourceRefusal::not_found(format!("{page} names no repository")))
     }
 }
@@ -146,6 +149,11 @@ fn is_allowed(url: &Url, hosts: &VcsHosts) -> bool {
         url.set_query(None);
     }
     hosts.allows(&url)
+}
+
+/// Finds the line for a module in a page.
+pub fn import_line(path: &str, page: &str) -> Option<GoImportLine> {
+    choose(path, import_lines(page))
 }
 
 /// Returns the one line whose root is a beginning of the path. Proxies of modules are not asked.
@@ -258,7 +266,7 @@ mod tests {
     use crate::features::registry::testing::{fixed_seed, texts_of};
 
     fn chosen(path: &str, page: &str) -> Option<(String, String)> {
-        let line = choose(path, import_lines(page))?;
+        let line = import_line(path, page)?;
         Some((
             line.root,
             format!("{} {} {}", line.kind, line.address, line.directory),

@@ -46,6 +46,7 @@ pub(super) use self::decision::{MissFacts, MissReason, covers_in_any_case, decid
 use self::fills::FillParts;
 pub(crate) use self::fills::Misses;
 pub(super) use self::fills::{FillLimit, MissAnswer};
+pub use self::go_import::{GoImportLine, import_line};
 pub(super) use self::repository::{Lead, lead};
 pub use self::store::{FailedFill, FillFault, FilledCache};
 use self::version_control::{VcsParts, VersionControl, sweep};

@@ -1,8 +1,7 @@
 //! Reads what a package tells about itself: its README, and inputs and outputs of a module.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,7 +43,7 @@ const MAX_PARTS: usize = 200;
 
 /// Texts in a package.
 #[derive(Debug, Default)]
-pub(super) struct PackageContents {
+pub struct PackageContents {
     /// HTML of the README.
     pub readme: Option<String>,
     /// Inputs and outputs of a Terraform module.
@@ -111,7 +110,7 @@ impl ContentsReader {
         let (of, kept) = (key.clone(), Arc::clone(&self.kept));
         // The place is free when the work ends, not when the person leaves, and the work is not lost then.
         let contents = blocking(move || {
-            let contents = Arc::new(contents_of(&of, &kept_as.1, file)?);
+            let contents = Arc::new(package_contents(&of, &kept_as.1, file)?);
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.insert(kept_as, Arc::clone(&contents), contents.bytes());
             drop(kept);
@@ -165,10 +164,11 @@ struct FoundTexts {
     parts: BTreeSet<String>,
 }
 
-fn contents_of(
+/// Reads the texts in the package of a version, whose module is in a directory of it.
+pub fn package_contents(
     key: &VersionKey,
     module_dir: &RepoPath,
-    file: File,
+    file: impl Read + Seek,
 ) -> Result<PackageContents, String> {
     let mut found = FoundTexts::default();
     let prefix = if module_dir.is_root() {
@@ -296,7 +296,7 @@ mod tests {
         let mut package = tempfile::tempfile().unwrap();
         write_tf_archive(&files, &mut package).unwrap();
         let key = "module acme/vpc/aws 1.0.0".parse().unwrap();
-        contents_of(&key, &RepoPath::root(), package).unwrap()
+        package_contents(&key, &RepoPath::root(), package).unwrap()
     }
 
     #[test]

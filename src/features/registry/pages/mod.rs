@@ -41,6 +41,8 @@ use tokio::time::timeout;
 use tracing::error;
 
 use self::contents::ContentsReader;
+pub use self::contents::{PackageContents, package_contents};
+pub use self::readme::html as readme_html;
 pub use self::store::{FoundNames, ListedState, NameSearch};
 use super::PeerExchange;
 use super::namespaces::RegistryNamespace;

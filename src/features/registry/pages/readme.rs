@@ -20,7 +20,7 @@ const MAX_HTML: usize = 1 << 20;
 const MAX_PLAIN_LINES: usize = 1_000;
 
 /// Returns the HTML of a README.
-pub(super) fn html(markdown: &str) -> String {
+pub fn html(markdown: &str) -> String {
     // A mark at the beginning would hide a heading.
     let markdown = markdown.strip_prefix('\u{feff}').unwrap_or(markdown);
     let mut options = Options::ENABLE_STRIKETHROUGH;

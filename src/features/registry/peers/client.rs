@@ -9,7 +9,6 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use reqwest::{RequestBuilder, Response, StatusCode, redirect};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::model::PeerUrl;
 use super::page::MAX_PAGE_BYTES;
@@ -88,24 +87,24 @@ impl PeerClient {
     }
 
     /// Requests the members that a peer knows.
-    pub(super) async fn members<T: DeserializeOwned>(
+    pub(super) async fn members(
         &self,
         url: &PeerUrl,
         token: &Secret,
-    ) -> Result<T, ClientFault> {
+    ) -> Result<Vec<u8>, ClientFault> {
         let request = self.0.get(url.join("registry/peer/v1/members"));
         let request = request.bearer_auth(token.expose()).timeout(ANSWER_TIME);
-        json(&read(send(request).await?, MAX_ANSWER).await?)
+        read(send(request).await?, MAX_ANSWER).await
     }
 
     /// Sends the word of an invitation, and returns the answer with the key and the token.
-    pub(super) async fn join<T: DeserializeOwned>(
+    pub(super) async fn join(
         &self,
         url: &PeerUrl,
         body: &impl Serialize,
-    ) -> Result<T, ClientFault> {
+    ) -> Result<Vec<u8>, ClientFault> {
         let request = self.0.post(url.join("registry/peer/v1/join")).json(body);
-        json(&read(send(request.timeout(ANSWER_TIME)).await?, MAX_ANSWER).await?)
+        read(send(request.timeout(ANSWER_TIME)).await?, MAX_ANSWER).await
     }
 
     /// Tells a peer about a record. Returns the status of the answer if the peer has decided about the record, so that
@@ -185,9 +184,4 @@ async fn read(mut answer: Response, most: usize) -> Result<Vec<u8>, ClientFault>
         body.extend_from_slice(&piece);
     }
     Ok(body)
-}
-
-fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientFault> {
-    serde_json::from_slice(body)
-        .map_err(|error| ClientFault::Wrong(format!("its answer cannot be read: {error}")))
 }

@@ -45,7 +45,7 @@ use super::merge::PushOutcome;
 use super::model::{NamePatterns, Peer, PeerState, is_token, secret_hash};
 use super::page::{DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem, end_text};
 use super::pull::{MemberBody, MembersBody};
-use super::push::PushBody;
+use super::push::NO_PUSH;
 use crate::errors::describe_error;
 use crate::kit::web::{RouteAccess, Routes};
 use crate::model::Sha256Digest;
@@ -631,10 +631,8 @@ async fn versions(
     if !door.count_push(&peer.name) {
         return Err(ExchangeRefusal::TooManyPushes);
     }
-    let bad = || ExchangeRefusal::BadPush("Send JSON with name, version and record.".to_owned());
     let body = axum::body::to_bytes(body, PUSH_BYTES).await;
-    let body = body.map_err(|_| bad())?;
-    let push: PushBody = serde_json::from_slice(&body).map_err(|_| bad())?;
+    let push = body.map_err(|_| ExchangeRefusal::BadPush(NO_PUSH.to_owned()))?;
     let (status, text) = match Box::pin(door.peers.receive(&peer, &push)).await? {
         PushOutcome::Merged => (StatusCode::ACCEPTED, "The record was received.\n"),
         PushOutcome::Known => (StatusCode::OK, "The record says nothing new.\n"),

@@ -156,6 +156,19 @@ impl JoinBody {
     }
 }
 
+/// Reads the answer of a deployment that was joined with a word. Returns its name and its key, with which it has signed, and
+/// the token for it.
+pub fn check_join(
+    answer: &[u8],
+    word: &str,
+    own: &DeploymentName,
+) -> Result<(DeploymentName, NoteVerifier, Secret), JoinFault> {
+    let answer: JoinBody = serde_json::from_slice(answer)
+        .map_err(|error| JoinFault::Remote(format!("its answer cannot be read: {error}")))?;
+    let (verifier, token) = answer.read(word, own)?;
+    Ok((answer.name, verifier, token))
+}
+
 /// Creates an invitation. Returns its word, which is printed once, or `None` if there are too many.
 pub(in crate::features::registry) async fn invite(
     store: &Store,
@@ -190,19 +203,18 @@ pub(in crate::features::registry) async fn join(
     let (store, own) = (registry.store(), registry.name());
     let (word, token) = (request.word.expose(), new_token());
     let body = JoinBody::new(word, &registry.deployment.signer, own, &token);
-    let answer: Result<JoinBody, ClientFault> = PeerClient::new()?.join(&request.url, &body).await;
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(fault) => return Ok(Err(fault.into())),
+    let read = match PeerClient::new()?.join(&request.url, &body).await {
+        Ok(answer) => check_join(&answer, word, own),
+        Err(fault) => Err(fault.into()),
     };
-    let (theirs, their_token) = match answer.read(word, own) {
+    let (name, theirs, their_token) = match read {
         Ok(read) => read,
         Err(fault) => return Ok(Err(fault)),
     };
     let new = JoinedPeer {
-        sealed_token: keys.seal(&their_token, &Peer::binding(&answer.name)),
+        sealed_token: keys.seal(&their_token, &Peer::binding(&name)),
         token_hash: secret_hash(token.expose()),
-        name: answer.name,
+        name,
         url: request.url,
         verifier: theirs,
         shares: request.shares,

@@ -50,7 +50,7 @@ pub(super) use self::downloads::DOWNLOADS;
 use self::downloads::RunningDownload;
 pub use self::downloads::{DownloadReport, WaitingDownload};
 pub(super) use self::join::{INVITATION_TIME, TOO_MANY_INVITATIONS, invite, join};
-pub use self::join::{JoinFault, JoinRequest, NewInvitation};
+pub use self::join::{JoinFault, JoinRequest, NewInvitation, check_join};
 pub(super) use self::merge::Makers;
 pub(super) use self::model::fingerprint;
 pub use self::model::{
@@ -60,9 +60,9 @@ pub use self::model::{
 pub use self::page::{CheckedDiff, CheckedItem, PageFault, check_page};
 use self::pull::LastAsked;
 pub(super) use self::pull::PULL;
-pub use self::pull::PullReport;
+pub use self::pull::{PullReport, check_members};
 pub(super) use self::push::PUSH;
-pub use self::push::PushReport;
+pub use self::push::{PushReport, check_push};
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
 pub(super) use self::view::{
     ConflictView, InvitationView, PeerView, PeerWithConflicts, PeersView, conflicts_with,

@@ -357,15 +357,9 @@ impl PeerExchange {
         let token = self
             .token(peer)
             .map_err(|fault| PullStop::Failed(fault.to_string()))?;
-        let body: Result<MembersBody, ClientFault> = self.client.members(&peer.url, &token).await;
+        let body = self.client.members(&peer.url, &token).await;
         let body = body.map_err(|fault| PullStop::Failed(fault.to_string()))?;
-        let members = body.members.iter().take(MAX_MEMBERS);
-        let members = members.filter_map(|member| {
-            let url: PeerUrl = member.url.parse().ok()?;
-            let key: NoteVerifier = member.key.parse().ok()?;
-            (key.name() != self.registry.name().as_str()).then_some((url, key))
-        });
-        let members: Vec<(PeerUrl, NoteVerifier)> = members.collect();
+        let members = check_members(&body, self.registry.name()).map_err(PullStop::Failed)?;
         let known = self.registry.store().registry_peers().await?;
         let is_new = |(_, key): &(PeerUrl, NoteVerifier)| {
             !known.iter().any(|peer| peer.name.as_str() == key.name())
@@ -377,6 +371,23 @@ impl PeerExchange {
         }
         Ok(())
     }
+}
+
+/// Reads the members that a peer knows: the address and the key of each. This deployment is left out, and so is everything
+/// after [`MAX_MEMBERS`] and everything with an address or a key that is none.
+pub fn check_members(
+    body: &[u8],
+    own: &DeploymentName,
+) -> Result<Vec<(PeerUrl, NoteVerifier)>, String> {
+    let body: MembersBody = serde_json::from_slice(body)
+        .map_err(|error| format!("its answer cannot be read: {error}"))?;
+    let members = body.members.iter().take(MAX_MEMBERS);
+    let members = members.filter_map(|member| {
+        let url: PeerUrl = member.url.parse().ok()?;
+        let key: NoteVerifier = member.key.parse().ok()?;
+        (key.name() != own.as_str()).then_some((url, key))
+    });
+    Ok(members.collect())
 }
 
 /// Explains why a peer has sent no page. `seen` is the last record that was merged.

@@ -128,6 +128,15 @@ impl PushBody {
     }
 }
 
+/// Error of a push that is not JSON with these fields.
+pub(super) const NO_PUSH: &str = "Send JSON with name, version and record.";
+
+/// Reads a push of the deployment with an address. Returns its record, whose signature is still to be verified.
+pub fn check_push(body: &[u8], sender: &PeerUrl) -> Result<Record, String> {
+    let push = serde_json::from_slice::<PushBody>(body);
+    push.map_err(|_| NO_PUSH.to_owned())?.read(sender)
+}
+
 /// A record of the log here, in its turn.
 struct NextRecord {
     id: u64,
@@ -329,13 +338,13 @@ impl PeerExchange {
         Ok(PushStep::End(pushed))
     }
 
-    /// Takes a record that a peer tells of. Returns the outcome as the peer may know it.
+    /// Takes the record in a push of a peer. Returns the outcome as the peer may know it.
     pub(super) async fn receive(
         &self,
         sender: &Peer,
-        push: &PushBody,
+        push: &[u8],
     ) -> Result<PushOutcome, RegistryError> {
-        let record = match push.read(&sender.url) {
+        let record = match check_push(push, &sender.url) {
             Ok(record) => record,
             Err(why) => return Ok(PushOutcome::Bad(why)),
         };

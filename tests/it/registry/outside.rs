@@ -146,6 +146,25 @@ impl Outside {
         self.git.log.lock().unwrap().asked_for_refs.len()
     }
 
+    /// Returns the number of times that the tags of one repository were listed or a commit of it was fetched.
+    pub fn git_requests_for(&self, path: &str) -> usize {
+        let (log, begin) = (self.git.log.lock().unwrap(), format!("/{path}/"));
+        let paths = log.paths_of_refs.iter();
+        paths.filter(|path| path.starts_with(&begin)).count()
+    }
+
+    /// Lets requests for a repository wait for their answers, or answers all of them.
+    pub fn hold(&self, path: &str, is_held: bool) {
+        let begin = format!("/{path}/");
+        self.git.held.send_modify(|held| {
+            if is_held {
+                held.insert(begin);
+            } else {
+                held.remove(&begin);
+            }
+        });
+    }
+
     /// Returns the address of a repository for a server that has access to it.
     pub fn address(&self, path: &str) -> String {
         format!("{}/{path}", self.git.url)

@@ -1,6 +1,6 @@
 //! A minimal git server of a forge: bare repositories behind `git http-backend` with basic authentication.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use memchr::memmem;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::installed::on_path;
 
@@ -27,6 +27,8 @@ pub struct Log {
     pub authorization: Vec<Option<String>>,
     /// Refs that were requested with version 2 of the protocol.
     pub asked_for_refs: Vec<String>,
+    /// Path of each of these requests.
+    pub paths_of_refs: Vec<String>,
     /// LFS contents, by id.
     pub lfs: HashMap<String, String>,
     /// Number of bytes after which the next packs stop, if set.
@@ -42,6 +44,8 @@ pub struct GitServer {
     pub log: Arc<Mutex<Log>>,
     /// Notified when a pack was not sent to its end, see [`Log::stall_after`].
     pub stalled: Arc<Notify>,
+    /// Beginnings of paths for which requests for refs are not answered yet.
+    pub held: Arc<watch::Sender<BTreeSet<String>>>,
 }
 
 #[derive(Clone)]
@@ -51,6 +55,7 @@ struct Site {
     redirect: Option<String>,
     log: Arc<Mutex<Log>>,
     stalled: Arc<Notify>,
+    held: Arc<watch::Sender<BTreeSet<String>>>,
 }
 
 impl GitServer {
@@ -72,6 +77,7 @@ impl GitServer {
 
     async fn serve(root: &Path, expected: Option<String>, redirect: Option<String>) -> Self {
         let (log, stalled) = (Arc::<Mutex<Log>>::default(), Arc::<Notify>::default());
+        let held = Arc::<watch::Sender<BTreeSet<String>>>::default();
         let (kept, told) = (Arc::clone(&log), Arc::clone(&stalled));
         let site = Site {
             root: root.to_owned(),
@@ -79,12 +85,18 @@ impl GitServer {
             redirect,
             log: kept,
             stalled: told,
+            held: Arc::clone(&held),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(site);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, log, stalled }
+        Self {
+            url,
+            log,
+            stalled,
+            held,
+        }
     }
 }
 
@@ -160,11 +172,17 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
             .into_response();
     }
     if memmem::find(&body, b"command=ls-refs").is_some() {
-        site.log
-            .lock()
-            .unwrap()
-            .asked_for_refs
-            .push(String::from_utf8_lossy(&body).into_owned());
+        {
+            let mut log = site.log.lock().unwrap();
+            let refs = String::from_utf8_lossy(&body).into_owned();
+            log.asked_for_refs.push(refs);
+            log.paths_of_refs.push(path.to_owned());
+        }
+        let mut held = site.held.subscribe();
+        let is_answered =
+            |held: &BTreeSet<String>| !held.iter().any(|begin| path.starts_with(begin.as_str()));
+        // The sender belongs to the site.
+        held.wait_for(is_answered).await.unwrap();
     }
     let is_pack = memmem::find(&body, b"command=fetch").is_some();
     let response = from_cgi(&run(&variables, body).await);

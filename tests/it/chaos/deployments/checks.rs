@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::super::look::Look;
 use super::clients::{Fetched, ListedVersion, ServerAnswer};
+use super::fills::FETCH_REQUESTS;
 use super::world::RegistryWorld;
 use crate::registry::outside::CODE;
 
@@ -26,8 +27,6 @@ const CONFLICTS: &str = "SELECT kind || ' ' || name || ' ' || version FROM regis
 
 /// Number of clients that want a missing version at the same moment.
 const CLIENTS: usize = 12;
-/// Requests of one fill at the host of the repository: for its tags, and for the commit.
-const FILL_REQUESTS: usize = 2;
 
 /// Versions of a deployment by its API.
 type Versions = BTreeMap<VersionKey, ListedVersion>;
@@ -50,6 +49,7 @@ pub async fn all(world: &RegistryWorld, round: u64) {
         everywhere.push((versions, conflicts));
     }
     equal(world, &everywhere);
+    world.check_fills().await;
     fills(world, round).await;
     panics(world).await;
 }
@@ -316,7 +316,7 @@ async fn fills(world: &RegistryWorld, round: u64) {
             }
         }
         let requests = world.outside.git_requests() - before;
-        let expected = if at == 0 { FILL_REQUESTS } else { 0 };
+        let expected = if at == 0 { FETCH_REQUESTS } else { 0 };
         if requests != expected {
             world.broken(&format!(
                 "R7: {} sent {requests} requests for {module} instead of {expected}",

@@ -15,7 +15,7 @@ use super::checks;
 use super::clients::Fetched;
 use super::hostile::{self, Lie};
 use super::schedule::{Change, RegistryAct, RegistryFault, Wanted};
-use super::world::{RegistryWorld, filled};
+use super::world::RegistryWorld;
 use crate::registry::world::archive;
 use crate::support::object_store::StoreFault;
 use crate::support::server::LOOK;
@@ -147,7 +147,7 @@ impl RegistryWorld {
             }
             RegistryAct::List(some, wanted) => self.list(self.place(some).0, wanted).await,
             RegistryAct::Fill(some, number) => {
-                self.read(self.place(some).0, &filled(number)).await;
+                self.fill(self.place(some).0, number).await;
             }
             RegistryAct::Fault(fault) => self.fault(fault).await,
         }
@@ -168,9 +168,12 @@ impl RegistryWorld {
                 self.check_alive(place, &mut server);
                 if server.is_running() {
                     self.count("servers paused");
+                    let interruptions = &self.deployments[place.0].interruptions;
+                    interruptions.begin();
                     server.signal(Signal::SIGSTOP);
                     tokio::time::sleep(time).await;
                     server.signal(Signal::SIGCONT);
+                    interruptions.end();
                 }
             }
             RegistryFault::Wire(some, trouble, time) => {
@@ -207,6 +210,10 @@ impl RegistryWorld {
                 let mut server = server.lock().await;
                 self.count("killed in a merge");
                 self.kill(place, &mut server, soon).await;
+            }
+            RegistryFault::InFill(some, number, halt) => {
+                let halting = self.halt_fill(self.place(some).0, number, halt);
+                Box::pin(halting).await;
             }
             RegistryFault::Store(some, fault, name, time) => {
                 self.disturb_store(some, fault, (name, time)).await;

@@ -3,8 +3,8 @@
 //! Two or three deployments, each with its own database, log and key, and with servers as real processes; the first one on
 //! PostgreSQL has two. They have joined over wires that are cut, slow or silent. Clients publish the same versions at
 //! several of them, deprecate them, take them down and read them, and servers are killed and paused, also in the middle of a
-//! publication, a takedown and a merge. One deployment has its packages in an object store that fails, lies and loses what
-//! it has confirmed. A hostile deployment with a key of its own has joined the first one, and lies.
+//! publication, a takedown, a merge and a fetch. One deployment has its packages in an object store that fails, lies and
+//! loses what it has confirmed. A hostile deployment with a key of its own has joined the first one, and lies.
 //!
 //! Every answer is compared with all earlier ones ([`book`]). When a round is over, all faults end. As soon as all logs and
 //! packages are everywhere, [`checks`] looks whether all honest deployments are equal and intact.
@@ -13,6 +13,7 @@ mod book;
 mod checks;
 mod clients;
 mod driver;
+mod fills;
 mod hostile;
 mod schedule;
 mod world;
@@ -88,6 +89,7 @@ async fn run(backend: Backend) {
         "records looked up",
         "killed in a change",
         "killed in a merge",
+        "killed in a fill",
         "servers paused",
         "wires in trouble",
         "stores that failed",

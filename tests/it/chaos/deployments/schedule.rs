@@ -13,7 +13,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::super::options::Options;
-use super::super::schedule::{Trouble, rng};
+use super::super::schedule::{Halt, Trouble, rng};
 use crate::support::object_store::StoreFault;
 
 /// Number of names of each kind in a round.
@@ -22,14 +22,14 @@ const NAMES: u64 = 2;
 pub const VERSIONS: u64 = 3;
 /// Number of contents of each version.
 const CONTENTS: u64 = 2;
-/// Number of versions at the host with repositories.
-pub const FILLS: u64 = 4;
+/// Number of versions at the host with repositories that the clients of a round want.
+const FILLS: u64 = 4;
 /// Requests of one round for each action of people in the options.
 const REQUESTS: usize = 4;
 /// Range from which deployments and servers are drawn. They are taken modulo their number.
 const PLACES: usize = 12;
-/// Range from which names are drawn that only a fault of a store uses.
-const STORE_NAMES: Range<u64> = 2_000_000..3_000_000;
+/// Range from which names and repositories are drawn that only one fault uses.
+const OWN_NAMES: Range<u64> = 2_000_000..3_000_000;
 /// Faults of a store that fails, of one that lies, and of one that loses packages.
 const STORE_FAILS: [StoreFault; 4] = [
     StoreFault::Away,
@@ -132,9 +132,21 @@ pub enum RegistryFault {
     KillInChange(usize, Wanted, Change, Duration),
     /// Kills a server so soon after a publication at another deployment, which it merges and whose package it downloads.
     KillInMerge(usize, Wanted, Duration),
+    /// Halts a server that fetches a version from the repository with this number. Clients want the version meanwhile.
+    InFill(usize, u64, FillHalt),
     /// Lets the object store of a deployment fail or lie until that makes a difference, and then for this time. Packages
     /// are published under the name with this number meanwhile.
     Store(usize, StoreFault, u64, Duration),
+}
+
+/// An interruption of a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillHalt {
+    pub how: Halt,
+    /// Time between the first request at the host and a kill.
+    pub soon: Duration,
+    /// Time after which a new process starts or SIGCONT follows.
+    pub back: Duration,
 }
 
 /// Returns a round: its acts in order, with their times after its beginning.
@@ -165,6 +177,14 @@ pub fn round(options: &Options, world: u64, round: u64) -> Vec<(Duration, Regist
                 rng.random_range(0..PLACES),
                 wanted(&mut rng, 0),
                 Duration::from_millis(rng.random_range(0..1200)),
+            ),
+            in_fill(
+                &mut rng,
+                FillHalt {
+                    how: Halt::Kill,
+                    soon,
+                    back: soon,
+                },
             ),
             RegistryFault::Pause(rng.random_range(0..PLACES), Duration::from_millis(700)),
             RegistryFault::Wire(
@@ -221,7 +241,7 @@ fn request(rng: &mut StdRng, round: u64) -> RegistryAct {
         33..41 => RegistryAct::Change(at, wanted, Change::Deprecate),
         41..46 => RegistryAct::Change(at, wanted, Change::TakeDown),
         46..56 => RegistryAct::List(at, wanted),
-        56..60 => RegistryAct::Fill(at, rng.random_range(0..FILLS)),
+        56..60 => RegistryAct::Fill(at, round * FILLS + rng.random_range(0..FILLS)),
         _ => RegistryAct::Read(at, wanted),
     }
 }
@@ -242,9 +262,20 @@ fn fault(rng: &mut StdRng, round: u64, patient: bool) -> RegistryFault {
             };
             RegistryFault::KillInChange(at, wanted(rng, round), change, soon)
         }
-        37..48 => {
+        37..46 => {
             let soon = Duration::from_millis(rng.random_range(0..1200));
             RegistryFault::KillInMerge(at, wanted(rng, round), soon)
+        }
+        46..48 => {
+            let soon = Duration::from_millis(rng.random_range(0..200));
+            in_fill(
+                rng,
+                FillHalt {
+                    how: Halt::Kill,
+                    soon,
+                    back,
+                },
+            )
         }
         48..55 => store(rng, &STORE_FAILS, time),
         55..61 => store(rng, &STORE_LIES, time),
@@ -253,10 +284,16 @@ fn fault(rng: &mut StdRng, round: u64, patient: bool) -> RegistryFault {
     }
 }
 
+/// Draws the deployment and the repository of an interrupted fetch.
+fn in_fill(rng: &mut StdRng, halt: FillHalt) -> RegistryFault {
+    let at = rng.random_range(0..PLACES);
+    RegistryFault::InFill(at, rng.random_range(OWN_NAMES), halt)
+}
+
 /// Draws one of these faults of a store.
 fn store(rng: &mut StdRng, faults: &[StoreFault], time: Duration) -> RegistryFault {
     let fault = faults[rng.random_range(0..faults.len())];
-    let name = rng.random_range(STORE_NAMES);
+    let name = rng.random_range(OWN_NAMES);
     RegistryFault::Store(rng.random_range(0..PLACES), fault, name, time)
 }
 
@@ -279,6 +316,9 @@ fn a_round_of_deployments_follows_from_the_seed() {
     assert_ne!(first, round(&Options::parse("--seed 6"), 2, 1));
     for world in 0..50 {
         let acts = round(&Options::short(), world, 0);
+        let in_fill =
+            |act: &RegistryAct| matches!(act, RegistryAct::Fault(RegistryFault::InFill(..)));
+        assert!(acts.iter().any(|(_, act)| in_fill(act)), "{world}");
         for change in [PUBLISH, Change::TakeDown] {
             let is_kill = |act: &RegistryAct| matches!(act, RegistryAct::Fault(RegistryFault::KillInChange(_, _, of, _)) if *of == change);
             assert!(

@@ -1,6 +1,6 @@
 //! One world of deployments: their servers, the wires between them, a deployment that lies, and everything that clients saw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,6 @@ use lockkeeper::model::OwnerName;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{DatabaseUrl, Store};
 use lockkeeper_registry::signed_note::NoteVerifier;
-use lockkeeper_registry::versions::VersionKey;
 use tempfile::TempDir;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -22,8 +21,8 @@ use super::super::look::Look;
 use super::super::options::{self, Options};
 use super::super::proxy::Wire;
 use super::book::{AnswerBook, WatchedLog};
+use super::fills::{AskedFills, Interruptions};
 use super::hostile::{self, HostilePeer};
-use super::schedule::FILLS;
 use crate::registry::outside::{CODE, Outside};
 use crate::registry::world::{by_ops, write_keys};
 use crate::support::db::Backend;
@@ -38,8 +37,6 @@ pub const DEPLOYMENTS: [&str; 3] = ["one.example.com", "two.example.com", "three
 const NAMESPACES: [&str; 2] = ["module acme", "go example.com/acme"];
 /// Scopes of the token of the clients.
 const SCOPES: [&str; 4] = ["read:*", "publish:*", "deprecate:*", "takedown:*"];
-/// Go module at the host with repositories.
-const FILLED: &str = "code.example.org/acme/net.git";
 /// Names that deployments exchange. The namespaces have owners at every one, and versions of repositories are not meant by
 /// `*`, so patterns name them.
 const TERMS: [&str; 14] = [
@@ -61,7 +58,7 @@ const TERMS: [&str; 14] = [
 
 /// Time after the last fault within which all logs and packages are everywhere. Leases of dead servers end within a
 /// minute, and a download that has begun can wait for bytes that do not come.
-const PATIENCE: Duration = Duration::from_mins(4);
+pub const PATIENCE: Duration = Duration::from_mins(4);
 /// Time after which a client leaves a server that does not answer.
 const CLIENT_TIME: Duration = Duration::from_secs(25);
 /// Time for which a service manager tries to start a server.
@@ -91,6 +88,10 @@ pub struct RegistryWorld {
     pub deployments: Vec<LiveDeployment>,
     pub hostile: HostilePeer,
     pub outside: Outside,
+    /// Numbers of the repositories at the host that were created.
+    pub offered: AsyncMutex<BTreeSet<u64>>,
+    /// Versions of these repositories that clients wanted in this round.
+    pub asked: AskedFills,
     lanes: Vec<Lane>,
     book: Mutex<AnswerBook>,
     diary: Mutex<Diary>,
@@ -108,6 +109,8 @@ pub struct LiveDeployment {
     pub servers: Vec<AsyncMutex<Server>>,
     /// Object store with the packages. `None`: they are in a directory.
     pub store: Option<LiveStore>,
+    /// Number of the kills and pauses of its servers.
+    pub interruptions: Interruptions,
     /// Data directories of the servers.
     disks: Vec<PathBuf>,
     keys: PathBuf,
@@ -225,6 +228,7 @@ impl LiveDeployment {
             look: Look::at(&url),
             token,
             store,
+            interruptions: Interruptions::default(),
             disks: servers.iter().map(Server::data_dir).collect(),
             servers: servers.into_iter().map(AsyncMutex::new).collect(),
             keys,
@@ -370,12 +374,6 @@ impl LiveStore {
     }
 }
 
-/// Returns a version that deployments fetch.
-pub fn filled(number: u64) -> VersionKey {
-    let key = format!("go {FILLED} v1.{number}.0");
-    key.parse().expect("the version is valid")
-}
-
 /// Creates the namespaces and the token of a deployment. Returns the token, and the public key of the log.
 async fn prepare(url: &DatabaseUrl) -> (String, NoteVerifier) {
     let store = Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
@@ -430,12 +428,6 @@ impl RegistryWorld {
         let forge = forge.with_token(BOT, Secret::new(TOKEN));
         let github = Emulator::start(forge).await.expect("it starts");
         let outside = Outside::open().await;
-        let go_mod = format!("module {FILLED}\n\ngo 1.24\n");
-        let files = [("go.mod", go_mod.as_str()), ("net.go", "package net\n")];
-        let repository = outside.repository("acme/net.git", &files);
-        for number in 0..FILLS {
-            repository.tag(&format!("v1.{number}.0"));
-        }
         let mut deployments = Vec::new();
         for place in 0..options.deployments.clamp(2, DEPLOYMENTS.len()) {
             let of_backend = (backend, place);
@@ -465,6 +457,8 @@ impl RegistryWorld {
             deployments,
             hostile: HostilePeer::open().await,
             outside,
+            offered: AsyncMutex::default(),
+            asked: AskedFills::default(),
             lanes,
             book: Mutex::default(),
             diary: Mutex::default(),
@@ -557,7 +551,10 @@ impl RegistryWorld {
         self.check_alive(place, server);
         if server.is_running() {
             self.count("servers killed");
+            let interruptions = &self.deployments[place.0].interruptions;
+            interruptions.begin();
             server.kill9().await;
+            interruptions.end();
         }
         self.moved(place, None);
         let is_ended_by_hand = !self.options.patient || back.as_millis().is_multiple_of(2);

@@ -14,7 +14,7 @@ use super::book::SeenAnswer;
 use super::checks;
 use super::clients::Fetched;
 use super::hostile::{self, Lie};
-use super::schedule::{Change, RegistryAct, RegistryFault, Wanted};
+use super::schedule::{Change, LONG_PAUSE, RegistryAct, RegistryFault, Wanted};
 use super::world::RegistryWorld;
 use crate::registry::world::archive;
 use crate::support::object_store::StoreFault;
@@ -167,7 +167,11 @@ impl RegistryWorld {
                 let mut server = server.lock().await;
                 self.check_alive(place, &mut server);
                 if server.is_running() {
-                    self.count("servers paused");
+                    self.count(if time < LONG_PAUSE {
+                        "servers paused"
+                    } else {
+                        "servers paused for longer than a lease"
+                    });
                     let interruptions = &self.deployments[place.0].interruptions;
                     interruptions.begin();
                     server.signal(Signal::SIGSTOP);

@@ -55,7 +55,7 @@ async fn run(backend: Backend) {
             let turn = number + round + u64::from(backend == Backend::Postgres);
             let lie = Lie::ALL[usize::try_from(turn).expect("a small number") % Lie::ALL.len()];
             world.say(&format!("round {round}"));
-            let acts = schedule::round(&options, number, round);
+            let acts = schedule::round(&options, backend, number, round);
             Box::pin(world.play(round, acts, lie)).await;
             world.count("rounds");
             if world.broken_count() > 0 {

@@ -14,6 +14,7 @@ use rand::rngs::StdRng;
 
 use super::super::options::Options;
 use super::super::schedule::{Halt, Trouble, rng};
+use crate::support::db::Backend;
 use crate::support::object_store::StoreFault;
 
 /// Number of names of each kind in a round.
@@ -30,6 +31,8 @@ const REQUESTS: usize = 4;
 const PLACES: usize = 12;
 /// Range from which names and repositories are drawn that only one fault uses.
 const OWN_NAMES: Range<u64> = 2_000_000..3_000_000;
+/// Shortest pause of a server that costs all its leases, in any case.
+pub const LONG_PAUSE: Duration = Duration::from_secs(62);
 /// Faults of a store that fails, of one that lies, and of one that loses packages.
 const STORE_FAILS: [StoreFault; 4] = [
     StoreFault::Away,
@@ -150,7 +153,12 @@ pub struct FillHalt {
 }
 
 /// Returns a round: its acts in order, with their times after its beginning.
-pub fn round(options: &Options, world: u64, round: u64) -> Vec<(Duration, RegistryAct)> {
+pub fn round(
+    options: &Options,
+    backend: Backend,
+    world: u64,
+    round: u64,
+) -> Vec<(Duration, RegistryAct)> {
     let mut rng = rng(options.seed, world, round);
     let length = Duration::from_millis(150 * options.actions as u64);
     let mut acts = Vec::new();
@@ -159,6 +167,7 @@ pub fn round(options: &Options, world: u64, round: u64) -> Vec<(Duration, Regist
     }
     for _ in 0..options.faults {
         let fault = fault(&mut rng, round, options.patient);
+        let fault = longer(&mut rng, fault, options, backend);
         acts.push((millis(&mut rng, length), RegistryAct::Fault(fault)));
     }
     // Even the shortest run includes these.
@@ -284,6 +293,33 @@ fn fault(rng: &mut StdRng, round: u64, patient: bool) -> RegistryFault {
     }
 }
 
+/// Lets one of six pauses be so long that others take all leases of the server, if there is time for it and another server.
+/// Half of these begin in the middle of a fetch.
+fn longer(
+    rng: &mut StdRng,
+    fault: RegistryFault,
+    options: &Options,
+    backend: Backend,
+) -> RegistryFault {
+    let is_pause = matches!(fault, RegistryFault::Pause(..));
+    let has_time = options.patient && backend == Backend::Postgres;
+    if !(is_pause && has_time && rng.random_ratio(1, 6)) {
+        return fault;
+    }
+    // The first deployment has two servers.
+    let some = rng.random_range(0..2_usize) * options.deployments.clamp(2, 3);
+    let back = LONG_PAUSE + Duration::from_secs(rng.random_range(0..13));
+    if rng.random_ratio(1, 2) {
+        return RegistryFault::Pause(some, back);
+    }
+    let halt = FillHalt {
+        how: Halt::Pause,
+        soon: Duration::ZERO,
+        back,
+    };
+    RegistryFault::InFill(some, rng.random_range(OWN_NAMES), halt)
+}
+
 /// Draws the deployment and the repository of an interrupted fetch.
 fn in_fill(rng: &mut StdRng, halt: FillHalt) -> RegistryFault {
     let at = rng.random_range(0..PLACES);
@@ -310,12 +346,13 @@ fn trouble(rng: &mut StdRng) -> Trouble {
 #[test]
 fn a_round_of_deployments_follows_from_the_seed() {
     let options = Options::parse("--seed 5");
-    let first = round(&options, 2, 1);
-    assert_eq!(first, round(&options, 2, 1));
-    assert_ne!(first, round(&options, 2, 0));
-    assert_ne!(first, round(&Options::parse("--seed 6"), 2, 1));
+    let postgres = Backend::Postgres;
+    let first = round(&options, postgres, 2, 1);
+    assert_eq!(first, round(&options, postgres, 2, 1));
+    assert_ne!(first, round(&options, postgres, 2, 0));
+    assert_ne!(first, round(&Options::parse("--seed 6"), postgres, 2, 1));
     for world in 0..50 {
-        let acts = round(&Options::short(), world, 0);
+        let acts = round(&Options::short(), postgres, world, 0);
         let in_fill =
             |act: &RegistryAct| matches!(act, RegistryAct::Fault(RegistryFault::InFill(..)));
         assert!(acts.iter().any(|(_, act)| in_fill(act)), "{world}");
@@ -334,4 +371,45 @@ fn a_round_of_deployments_follows_from_the_seed() {
             );
         }
     }
+}
+
+#[test]
+fn only_a_patient_run_with_two_servers_has_long_pauses() {
+    let long = |options: &Options, backend: Backend| {
+        let acts = (0..200).flat_map(|world| round(options, backend, world, 0));
+        let faults = acts.filter_map(|(_, act)| match act {
+            RegistryAct::Fault(fault) => Some(fault),
+            RegistryAct::Change(..)
+            | RegistryAct::PublishEverywhere(_)
+            | RegistryAct::Read(..)
+            | RegistryAct::List(..)
+            | RegistryAct::Fill(..) => None,
+        });
+        let (mut pauses, mut fills) = (0, 0);
+        for fault in faults {
+            let place = |some: usize| some.is_multiple_of(options.deployments);
+            match fault {
+                RegistryFault::Pause(some, time) if time >= LONG_PAUSE => {
+                    pauses += usize::from(place(some));
+                }
+                RegistryFault::InFill(some, _, halt) if halt.how == Halt::Pause => {
+                    assert!(halt.back >= LONG_PAUSE);
+                    fills += usize::from(place(some));
+                }
+                RegistryFault::Pause(..)
+                | RegistryFault::InFill(..)
+                | RegistryFault::Kill(..)
+                | RegistryFault::Wire(..)
+                | RegistryFault::KillInChange(..)
+                | RegistryFault::KillInMerge(..)
+                | RegistryFault::Store(..) => {}
+            }
+        }
+        (pauses, fills)
+    };
+    let patient = Options::parse("--seed 5");
+    let (pauses, fills) = long(&patient, Backend::Postgres);
+    assert!(pauses > 5 && fills > 5, "{pauses} and {fills}");
+    assert_eq!(long(&patient, Backend::Sqlite), (0, 0));
+    assert_eq!(long(&Options::short(), Backend::Postgres), (0, 0));
 }

@@ -349,6 +349,8 @@ impl RegistryWorld {
             self.hostile.publish().0
         });
         self.hostile.lie(lie);
+        let [told, noticed] = lie.counted_as();
+        self.count(told);
         let begun = Instant::now();
         loop {
             if let Some(key) = &key
@@ -373,7 +375,7 @@ impl RegistryWorld {
                 return;
             }
         }
-        self.count("lies that were noticed");
+        self.count(noticed);
         self.hostile.stop_lying();
         if lie.diverges() {
             let said = first.resume(hostile::NAME);

@@ -69,6 +69,18 @@ impl Lie {
             Self::Flood | Self::WrongBytes | Self::Garbage => false,
         }
     }
+
+    /// Returns the names under which a lie is counted when it is told, and when it is noticed.
+    pub fn counted_as(self) -> [&'static str; 2] {
+        match self {
+            Self::Fork => ["lies told: fork", "lies noticed: fork"],
+            Self::Cut => ["lies told: cut", "lies noticed: cut"],
+            Self::Replay => ["lies told: replay", "lies noticed: replay"],
+            Self::Flood => ["lies told: flood", "lies noticed: flood"],
+            Self::WrongBytes => ["lies told: wrong bytes", "lies noticed: wrong bytes"],
+            Self::Garbage => ["lies told: garbage", "lies noticed: garbage"],
+        }
+    }
 }
 
 /// The deployment, with a listener on loopback.

@@ -23,6 +23,9 @@ const HASTEN: [&str; 2] = [
 ];
 const WAITING: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_downloads \
      WHERE peer <> 'mallory.example.com' ORDER BY kind, name, version";
+/// Versions of a name that only the hostile deployment has pushed, see `hostile::REFUSED`.
+const REFUSED: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_versions \
+     WHERE name LIKE '%/flood/%' ORDER BY name, version";
 const CONFLICTS: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_conflicts";
 
 /// Number of clients that want a missing version at the same moment.
@@ -43,6 +46,7 @@ pub async fn all(world: &RegistryWorld, round: u64) {
         let versions = versions(world, at).await;
         records(world, at, &versions);
         packages(world, at, &versions).await;
+        refused(world, at).await;
         verified(world, at).await;
         let conflicts = world.deployments[at].look.rows(CONFLICTS).await;
         let conflicts: BTreeSet<String> = conflicts.into_iter().flatten().collect();
@@ -272,6 +276,15 @@ async fn packages(world: &RegistryWorld, at: usize, versions: &Versions) {
                 "R4: {key} of {name} is {state}, and its package: {fetched:?}"
             ));
         }
+    }
+}
+
+/// R6: checks that nothing is here whose pushes were refused.
+async fn refused(world: &RegistryWorld, at: usize) {
+    let deployment = &world.deployments[at];
+    for text in deployment.look.rows(REFUSED).await.into_iter().flatten() {
+        let name = deployment.name;
+        world.broken(&format!("R6: {name} has {text}, which nobody may add"));
     }
 }
 

@@ -13,15 +13,17 @@ use tokio_util::task::AbortOnDropHandle;
 use super::book::SeenAnswer;
 use super::checks;
 use super::clients::Fetched;
-use super::hostile::{self, Lie};
+use super::hostile::{self, HostilePush, Lie};
 use super::schedule::{Change, LONG_PAUSE, RegistryAct, RegistryFault, Wanted};
-use super::world::RegistryWorld;
+use super::world::{PATIENCE, RegistryWorld};
 use crate::registry::world::archive;
 use crate::support::object_store::StoreFault;
 use crate::support::server::LOOK;
 
 /// Time within which every act ends, also two that wait for the same server, and a lie that waits for its effect.
 const LONGEST: Duration = Duration::from_mins(15);
+/// Number of pushes of a flood in a short run. A deployment takes more than that in a minute.
+const FLOOD: usize = 60;
 /// First number of names that are published when all faults have ended.
 const CALM: u64 = 1_000_000;
 /// Time between two reads of a log.
@@ -48,6 +50,8 @@ impl RegistryWorld {
         let (begun, mut acts) = (tokio::time::Instant::now(), JoinSet::new());
         let world = Arc::clone(self);
         acts.spawn(async move { world.hostile_lies(lie).await });
+        let world = Arc::clone(self);
+        acts.spawn(async move { world.hostile_floods().await });
         for (at, act) in round {
             tokio::time::sleep_until(begun + at).await;
             self.say(&format!("{act:?}"));
@@ -329,6 +333,68 @@ impl RegistryWorld {
             }
         };
         self.saw(at, &key, &before, &seen);
+    }
+
+    /// Lets the hostile deployment push to the first one, in a patient run until a server limits it. Clients are answered
+    /// meanwhile.
+    async fn hostile_floods(&self) {
+        let (first, begun) = (&self.deployments[0], Instant::now());
+        let path = format!("/registry/go/sumdb/{}/latest", first.name);
+        let (mut answered, mut limited, mut is_serving) = (0, 0, false);
+        let mut door = None;
+        loop {
+            let is_over = if self.options.patient {
+                limited > 0
+            } else {
+                answered >= FLOOD
+            };
+            if is_over && is_serving {
+                break;
+            }
+            if begun.elapsed() > PATIENCE {
+                return self.broken(&format!(
+                    "a flood of {answered} pushes was not limited, or no client was answered ({limited}, {is_serving})"
+                ));
+            }
+            // Each server has a limit of its own.
+            let Some(address) = door.take().or_else(|| first.door()) else {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            };
+            // More than a deployment has at a time.
+            let pushes = HostilePush::ALL.repeat(2);
+            let sent = pushes
+                .iter()
+                .copied()
+                .map(|push| self.hostile.push(&self.client, &address, push));
+            let statuses = join_all(sent).await;
+            for (push, status) in pushes.iter().zip(&statuses) {
+                match status {
+                    None | Some(503) => {}
+                    Some(429) => limited += 1,
+                    Some(status) if push.statuses().contains(status) => {
+                        self.count(match status {
+                            ..300 => "pushes of mallory that were taken",
+                            300.. => "pushes of mallory that were refused",
+                        });
+                    }
+                    Some(status) => {
+                        self.broken(&format!("R6: a push was answered with {status}: {push:?}"));
+                    }
+                }
+            }
+            answered += statuses.iter().flatten().count();
+            if statuses.iter().any(Option::is_some) {
+                door = Some(address);
+                let answer = self.get(0, &path).await;
+                is_serving |= answer.is_ok_and(|answer| answer.status == 200);
+            } else {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        if limited > 0 {
+            self.count("floods that were limited");
+        }
     }
 
     /// Lets the hostile deployment lie to the first one, waits until that has noticed, and forgives it.

@@ -1,5 +1,5 @@
 //! A deployment that joins like others, with a key of its own, and then lies: it forks, cuts and replays its log, floods
-//! those who read it, and sends other bytes than its records say.
+//! those who read it, sends other bytes than its records say, and pushes records that do not count.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,11 +13,11 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lockkeeper::clock::{Clock as _, SystemClock};
-use lockkeeper::model::Sha256Digest;
+use lockkeeper::model::{Reason, Sha256Digest};
 use lockkeeper_registry::dirhash::hash_files;
 use lockkeeper_registry::records::{
-    Checksums, LogId, PackageFile, PackageFiles, RecordChange, RecordMaker, RecordTime,
-    UnsignedRecord, VersionContent,
+    Checksums, LogId, PackageFile, PackageFiles, Record, RecordChange, RecordMaker, RecordNotice,
+    RecordTime, TakedownKind, UnsignedRecord, VersionContent,
 };
 use lockkeeper_registry::signed_note::{NoteSigner, sign_note};
 use lockkeeper_registry::tlog::{TreeEdge, record_hash};
@@ -30,8 +30,12 @@ use crate::registry::world::archive;
 
 /// Name of the deployment.
 pub const NAME: &str = "mallory.example.com";
+/// Name of an honest deployment, whose records it makes up.
+const FORGED: &str = super::world::DEPLOYMENTS[1];
 /// Names for which its records count.
 pub const NAMES: &str = "module mallory/*";
+/// Last part but one of all names whose pushes are refused.
+pub const REFUSED: &str = "flood";
 /// Number of bytes of an answer that nobody reads to its end.
 const FLOOD: usize = 13 << 20;
 
@@ -70,7 +74,7 @@ impl Lie {
         }
     }
 
-    /// Returns the names under which a lie is counted when it is told, and when it is noticed.
+    /// Returns the names of two counters: of such lies, and of those that were noticed.
     pub fn counted_as(self) -> [&'static str; 2] {
         match self {
             Self::Fork => ["lies told: fork", "lies noticed: fork"],
@@ -79,6 +83,45 @@ impl Lie {
             Self::Flood => ["lies told: flood", "lies noticed: flood"],
             Self::WrongBytes => ["lies told: wrong bytes", "lies noticed: wrong bytes"],
             Self::Garbage => ["lies told: garbage", "lies noticed: garbage"],
+        }
+    }
+}
+
+/// Content of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostilePush {
+    /// A text that is no push.
+    Rubbish,
+    /// A record that another deployment seems to have made.
+    Forged,
+    /// A record with the signature of another key.
+    BadSignature,
+    /// A record about a name for which its records do not count.
+    OtherName,
+    /// A takedown of such a name.
+    Takedown,
+    /// The last record of its log, again and again.
+    Own,
+}
+
+impl HostilePush {
+    pub const ALL: [Self; 6] = [
+        Self::Rubbish,
+        Self::Forged,
+        Self::BadSignature,
+        Self::OtherName,
+        Self::Takedown,
+        Self::Own,
+    ];
+
+    /// Returns the statuses of possible answers, if the deployment does not have too many requests. Nothing that the hostile
+    /// one has signed counts while its log has diverged.
+    pub fn statuses(self) -> &'static [u16] {
+        match self {
+            Self::Rubbish | Self::Forged => &[422],
+            Self::BadSignature => &[422, 403],
+            Self::OtherName | Self::Takedown => &[403],
+            Self::Own => &[200, 202, 403],
         }
     }
 }
@@ -99,6 +142,10 @@ struct Liar {
     lie: Option<Lie>,
     /// Number of versions that were ever published, also of those that are not in the log any more.
     published: u64,
+    /// Number of pushes so far, so that each has a version of its own.
+    pushed: u64,
+    /// Token for the deployment that it has joined.
+    token: String,
 }
 
 type Shared = Arc<Mutex<Liar>>;
@@ -111,6 +158,8 @@ impl HostilePeer {
             packages: HashMap::new(),
             lie: None,
             published: 0,
+            pushed: 0,
+            token: String::new(),
         }));
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -149,6 +198,26 @@ impl HostilePeer {
         let status = answer.status();
         let text = answer.text().await.unwrap_or_default();
         assert_eq!(status, StatusCode::OK, "{text}");
+        let answer: Value = serde_json::from_str(&text).expect("an answer is JSON");
+        let token = answer["token"].as_str().expect("an answer has a token");
+        token.clone_into(&mut self.liar().token);
+    }
+
+    /// Sends a push to the deployment that it has joined, at one of its addresses. Returns the status of the answer.
+    pub async fn push(
+        &self,
+        client: &reqwest::Client,
+        address: &str,
+        push: HostilePush,
+    ) -> Option<u16> {
+        let (token, body) = {
+            let mut liar = self.liar();
+            (liar.token.clone(), liar.push(push)?)
+        };
+        let url = format!("{address}/registry/peer/v1/versions");
+        let request = client.post(url).bearer_auth(token).body(body);
+        let answer = request.send().await.ok()?;
+        Some(answer.status().as_u16())
     }
 
     /// Publishes a version. Returns it, and the number of records of the log.
@@ -178,6 +247,23 @@ impl HostilePeer {
     }
 }
 
+/// Adds a version with one file.
+fn added(text: &str, package: &[u8]) -> RecordChange {
+    let package = PackageFile {
+        name: "module.tar.gz".parse().expect("the name is valid"),
+        digest: Sha256Digest::of(package),
+        size: package.len() as u64,
+    };
+    let files = hash_files([("main.tf", text.as_bytes())]);
+    RecordChange::Add(VersionContent {
+        checksums: Checksums::Module {
+            files: files.expect("the file is named well"),
+        },
+        packages: PackageFiles::new(vec![package]).expect("it is one package"),
+        commit: None,
+    })
+}
+
 impl Liar {
     fn publish(&mut self) -> VersionKey {
         self.published += 1;
@@ -186,29 +272,68 @@ impl Liar {
         let text = format!("output \"number_{}\" {{}}\n", self.published);
         let files = [("main.tf", text.as_bytes())];
         let bytes = archive(&key, &files);
-        let package = PackageFile {
-            name: "module.tar.gz".parse().expect("the name is valid"),
-            digest: Sha256Digest::of(&bytes),
-            size: bytes.len() as u64,
-        };
-        self.packages.insert(package.digest.to_string(), bytes);
-        let content = VersionContent {
-            checksums: Checksums::Module {
-                files: hash_files(files).expect("the file is named well"),
-            },
-            packages: PackageFiles::new(vec![package]).expect("it is one package"),
-            commit: None,
-        };
+        let change = added(&text, &bytes);
+        self.packages
+            .insert(Sha256Digest::of(&bytes).to_string(), bytes);
+        let record = self.record(&key, change, NAME, &self.signer);
+        self.records.push(record.to_string());
+        key
+    }
+
+    /// Makes a record in the name of a deployment.
+    fn record(
+        &self,
+        key: &VersionKey,
+        change: RecordChange,
+        maker: &str,
+        signer: &NoteSigner,
+    ) -> Record {
         let id = i64::try_from(self.records.len()).expect("a small log") + 1;
         let maker = RecordMaker {
-            deployment: NAME.parse().expect("the name is valid"),
+            deployment: maker.parse().expect("the name is valid"),
             id: LogId::new(id).expect("it is positive"),
         };
         let time = RecordTime::new(SystemClock.now()).expect("it is this century");
-        let record = UnsignedRecord::new(key.clone(), RecordChange::Add(content), time, maker)
-            .expect("the checksums are those of a module");
-        self.records.push(record.sign(&self.signer).to_string());
-        key
+        let record = UnsignedRecord::new(key.clone(), change, time, maker);
+        record.expect("the change is one of a module").sign(signer)
+    }
+
+    /// Returns the body of a push. `None`: there is no record yet.
+    fn push(&mut self, push: HostilePush) -> Option<String> {
+        self.pushed += 1;
+        let number = self.pushed;
+        let key = |namespace: &str| -> VersionKey {
+            let key = format!("module {namespace}/{REFUSED}/aws 1.{number}.0");
+            key.parse().expect("the version is valid")
+        };
+        let (ours, others) = (key("mallory"), key("acme"));
+        let add = || added("output \"flood\" {}\n", b"flood");
+        let record = match push {
+            HostilePush::Rubbish => return Some("{\"name\": [".repeat(1000)),
+            HostilePush::Forged => self.record(&others, add(), FORGED, &self.signer),
+            HostilePush::BadSignature => {
+                let other = NoteSigner::from_seed(NAME, &[8; 32]).expect("the name is valid");
+                self.record(&ours, add(), NAME, &other)
+            }
+            HostilePush::OtherName => self.record(&others, add(), NAME, &self.signer),
+            HostilePush::Takedown => {
+                let reason = Reason::read("mine").expect("it is short");
+                let notice = RecordNotice {
+                    reason: reason.expect("it is not empty"),
+                    replacement: None,
+                };
+                let change = RecordChange::Delete(TakedownKind::Security, notice);
+                self.record(&others, change, NAME, &self.signer)
+            }
+            HostilePush::Own => {
+                let last = self.records.last()?;
+                Record::parse(last.as_bytes()).expect("it was signed")
+            }
+        };
+        let key = record.key();
+        let (name, version) = (key.name().to_string(), key.version());
+        let body = json!({"name": name, "version": version, "record": record.to_string()});
+        Some(body.to_string())
     }
 
     /// Returns the page with all records after one.

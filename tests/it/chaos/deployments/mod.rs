@@ -4,7 +4,8 @@
 //! PostgreSQL has two. They have joined over wires that are cut, slow or silent. Clients publish the same versions at
 //! several of them, deprecate them, take them down and read them, and servers are killed and paused, also in the middle of a
 //! publication, a takedown, a merge and a fetch. One deployment has its packages in an object store that fails, lies and
-//! loses what it has confirmed. A hostile deployment with a key of its own has joined the first one, and lies.
+//! loses what it has confirmed. A hostile deployment with a key of its own has joined the first one, lies, and floods it with
+//! pushes.
 //!
 //! Every answer is compared with all earlier ones ([`book`]). When a round is over, all faults end. As soon as all logs and
 //! packages are everywhere, [`checks`] looks whether all honest deployments are equal and intact.
@@ -97,9 +98,14 @@ async fn run(backend: Backend) {
         "stores that lied",
         "stores that lost packages",
         "versions fetched once",
+        "pushes of mallory that were refused",
     ] {
         assert!(counts.contains_key(what), "there are no {what}");
     }
+    assert!(
+        !options.patient || counts.contains_key("floods that were limited"),
+        "no flood was limited"
+    );
     // None of them is harmless: each one has an error, a state or a counter of its own at the deployment that reads it.
     let lies = Lie::ALL.map(|lie| lie.counted_as().map(|name| counts.get(name)));
     let told = lies.iter().filter(|[told, _]| told.is_some());

@@ -46,6 +46,11 @@ chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --da
 	@result=0; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: hostile texts FAILED"; }; \
+	seed=$$(sed -n 's/.*--seed  *\([0-9][0-9]*\).*/\1/p' <<<"$(ARGS)"); \
+	properties="PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-$${seed:-3}} PROPTEST_CASES=$${PROPTEST_CASES:-1000}"; \
+	env $$properties cargo test --locked --package lockkeeper-registry --lib && \
+		env $$properties .ci/scratch cargo test --locked --package lockkeeper --lib -- features::registry workflow::installed_modules || \
+		{ result=1; echo "make chaos: properties of the registry FAILED ($$properties)"; }; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: promises FAILED"; }; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::deployments -- --nocapture --test-threads 1 || \

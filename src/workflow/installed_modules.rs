@@ -133,6 +133,19 @@ mod tests {
 
     use super::*;
 
+    /// Returns a configuration with a fixed seed, or with the one of the variable `PROPTEST_RNG_SEED`.
+    fn fixed_seed() -> ProptestConfig {
+        let default = ProptestConfig::default();
+        ProptestConfig {
+            failure_persistence: None,
+            rng_seed: match default.rng_seed {
+                RngSeed::Random => RngSeed::Fixed(19),
+                chosen @ RngSeed::Fixed(_) => chosen,
+            },
+            ..default
+        }
+    }
+
     /// Manifest that Terraform 1.11 has written.
     const WRITTEN: &str = r#"{"Modules":[
         {"Key":"","Source":"","Dir":"."},
@@ -211,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(19), failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(fixed_seed())]
 
         #[test]
         fn no_text_makes_it_panic(text in r#"([{}\[\],:" a-z0-9]|"Modules":\[|"Source":|"Version":|"a/b//c"|null|\\u0000){0,40}"#) {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..fixed_seed() })]
+        #![proptest_config(ProptestConfig { cases: fixed_seed().cases / 4, ..fixed_seed() })]
 
         #[test]
         fn any_texts_are_read(

@@ -396,7 +396,7 @@ mod tests {
     const LIKELY: &str = "(cached-only/)?(index|(example|go)\\.com/[a-z!]{1,4}(/v2)?/@(latest|v/list|v/v[12]\\.[0-9]\\.0(-!r!c|-RC)?(\\+incompatible)?\\.(info|mod|zip))|sumdb/[a-z.%2]{0,4}/(supported|latest|lookup/example\\.com/m(/v2)?@v[12]\\.0\\.0|tile/8/[0-2]/(x00[0-9]/)?00[0-9](\\.p/[0-9])?))";
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 1_000, ..fixed_seed() })]
+        #![proptest_config(ProptestConfig { cases: 4 * fixed_seed().cases, ..fixed_seed() })]
 
         #[test]
         fn a_path_that_is_read_is_written_alike(path in prop_oneof![LIKELY, texts_of(PIECES)]) {

@@ -1,3 +1,5 @@
+mod generated;
+
 use std::io::{Cursor, Write as _};
 
 use base64::Engine as _;

@@ -3,6 +3,7 @@
 // Each tree becomes a commit in a repository of git, and is read as the go command does, without export attributes.
 //
 // Run it in the folder above: go run ./zip > zip.txt
+// With -generated, it does so for many small trees that follow from their numbers: go run ./zip -generated > generated.txt
 // With names of files, it checks those packages instead and prints their checksums: go run ./zip a.zip b.zip
 package main
 
@@ -216,17 +217,30 @@ func class(err error) string {
 	panic("no class for " + text)
 }
 
-func printFaults(err error) {
+func faults(err error) []string {
 	var list modzip.FileErrorList
 	if !errors.As(err, &list) {
 		panic(err)
 	}
+	var lines []string
 	for _, fault := range list {
-		fmt.Println("invalid", escape(strings.TrimPrefix(fault.Path, mod.Path+"@"+mod.Version+"/")), class(fault.Err))
+		path := strings.TrimPrefix(fault.Path, mod.Path+"@"+mod.Version+"/")
+		lines = append(lines, fmt.Sprintln("invalid", escape(path), class(fault.Err)))
+	}
+	return lines
+}
+
+func printFaults(err error) {
+	for _, line := range faults(err) {
+		fmt.Print(line)
 	}
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "-generated" {
+		printGenerated()
+		return
+	}
 	if len(os.Args) > 1 {
 		for _, file := range os.Args[1:] {
 			checked, err := modzip.CheckZip(mod, file)
@@ -284,8 +298,13 @@ func printZip(data []byte) {
 	for _, name := range names {
 		fmt.Println("valid", escape(name))
 	}
+	fmt.Println(hashOf(data))
+}
+
+// hashOf returns the checksum of a package.
+func hashOf(data []byte) string {
 	file := filepath.Join(must(os.MkdirTemp("", "vectors")), "m.zip")
 	must(0, os.WriteFile(file, data, 0o644))
-	fmt.Println(must(dirhash.HashZip(file, dirhash.Hash1)))
-	must(0, os.RemoveAll(filepath.Dir(file)))
+	defer os.RemoveAll(filepath.Dir(file))
+	return must(dirhash.HashZip(file, dirhash.Hash1))
 }

@@ -5,6 +5,7 @@ mod archives;
 mod deployments;
 mod go;
 mod go_imports;
+mod go_vectors;
 mod lists;
 mod misses;
 pub mod outside;

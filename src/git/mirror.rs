@@ -190,9 +190,12 @@ pub(super) fn remove_all(path: &Path) -> std::io::Result<()> {
         meta if meta.is_dir() => std::fs::remove_dir_all(path),
         _ => std::fs::remove_file(path),
     };
+    let is_dir = || path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     let removed = match remove() {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            kept::restore_rights(path).and_then(|()| remove())
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && is_dir() => {
+            // Where this fails, the second attempt does as well, and says what is in the way.
+            kept::restore_rights(path).ok();
+            remove()
         }
         removed => removed,
     };

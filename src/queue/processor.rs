@@ -63,15 +63,17 @@ impl UsedTime {
         of_group().or_else(|| Self::of_machine(&read(Path::new(MACHINE))?))
     }
 
-    /// Parses the counters and the limit of a control group. Without a limit, it may use all processors of this process.
+    /// Parses the counters and the limit of a control group. Without a limit, or with a larger one, it may use all processors
+    /// of this process.
     fn of_group(stat: &str, limit: &str) -> Option<Self> {
         let used = stat
             .lines()
             .find_map(|line| line.strip_prefix("usage_usec "))?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+        let all = SINCE.elapsed() * u32::try_from(processors).ok()?;
         let possible = match quota(limit) {
-            Some((time, period)) => SINCE.elapsed() * time / period,
-            None => SINCE.elapsed() * u32::try_from(processors).ok()?,
+            Some((time, period)) => all.min(SINCE.elapsed() * time / period),
+            None => all,
         };
         Some(Self {
             used: Duration::from_micros(used.parse().ok()?),

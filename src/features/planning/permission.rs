@@ -24,8 +24,10 @@ pub(super) async fn check(
 ) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
     let asked = AskedCommand { pull, args: &args };
+    let mut is_unasked = false;
     let decision = match decide(ctx, row, spec, &Resource::Pull(asked)).await? {
         Decision::Granted if is_of_fork_unasked(row, pull, spec) => {
+            is_unasked = true;
             authz::check_fork(ctx, &Identity::of_actor(&row.actor), asked).await?
         }
         decision @ (Decision::Granted | Decision::Denied(_)) => decision,
@@ -35,7 +37,7 @@ pub(super) async fn check(
     };
     if !is_by_itself(ctx, row, spec).await? {
         let mut why = text(*denial);
-        if pull.is_fork() && has_moved(row, pull, spec) {
+        if is_unasked && has_moved(row, pull, spec) {
             why.message = format!(
                 "the fork has newer commits than the one for which this was requested. {}",
                 why.message

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Method;
 use axum::middleware;
 use axum::routing::post;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 
 pub use intake::DeliveryLimits;
 
@@ -126,8 +128,17 @@ pub(crate) fn registry_router(
 }
 
 /// Lets a router lead `go` from import paths on this host to the registry.
+///
+/// Only requests of `go` pass through the layer, because a layer costs a short answer more than this choice.
 pub(crate) fn with_go_imports(router: Router, door: Arc<RegistryDoor>) -> Router {
-    router.layer(middleware::from_fn_with_state(door, registry::lead_go))
+    let of_go = router
+        .clone()
+        .layer(middleware::from_fn_with_state(door, registry::lead_go));
+    Router::new().fallback(move |request: Request| {
+        let is_go_get = registry::is_go_get(request.uri());
+        let chosen = if is_go_get { &of_go } else { &router };
+        TowerToHyperService::new(chosen.clone()).call(request)
+    })
 }
 
 /// Returns the router that serves modules to runs. Paths have tokens of runs, so nothing here logs them.

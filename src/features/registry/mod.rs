@@ -85,7 +85,9 @@ pub use peers::{
 pub(crate) use peers::{PeerDoor, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};
 pub(crate) use runs::{access_of_run, module_notes, plan_notices, refused_apply, used_versions};
-pub(crate) use serve::{RegistryDoor, RunDoor, lead_go, routes as serve_routes, run_router};
+pub(crate) use serve::{
+    RegistryDoor, RunDoor, is_go_get, lead_go, routes as serve_routes, run_router,
+};
 pub use service::{Deprecated, ProvenRecord, Published, Registry, RegistryError, TakenDown};
 pub use state::{RegistryState, StateReader};
 pub use store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};

@@ -20,7 +20,8 @@ use crate::kit::web::{count, headers, hosts};
 /// Route of these requests in metrics, because they can have any path.
 const ROUTE: &str = "/{*path}?go-get=1";
 
-/// Answers requests of `go` for an import path in a namespace on the host of the registry, and passes all others on.
+/// Answers requests of `go` for an import path ([`is_go_get`]) in a namespace on the host of the registry, and passes all
+/// others on.
 pub(crate) async fn lead_go(
     State(door): State<Arc<RegistryDoor>>,
     request: Request,
@@ -28,7 +29,7 @@ pub(crate) async fn lead_go(
 ) -> Response {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     // The guard of the other routes refuses requests for other hosts.
-    if !is_read || !is_go_get(request.uri()) || hosts::is_foreign(door.web(), &request) {
+    if !is_read || hosts::is_foreign(door.web(), &request) {
         return next.run(request).await;
     }
     let mut response = match answer(&door, request.uri(), request.headers()).await {
@@ -42,7 +43,8 @@ pub(crate) async fn lead_go(
     response
 }
 
-fn is_go_get(uri: &Uri) -> bool {
+/// Returns true for a request of `go` for an import path.
+pub(crate) fn is_go_get(uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
     query.split('&').any(|pair| pair == "go-get=1")
 }

@@ -41,7 +41,7 @@ use tokio::sync::Semaphore;
 pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
 use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion, ListedVersion};
-pub(crate) use self::go_import::lead_go;
+pub(crate) use self::go_import::{is_go_get, lead_go};
 use self::links::LinkKey;
 pub(super) use self::refusal::ServeRefusal;
 use super::misses::MissAnswer;

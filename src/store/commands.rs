@@ -141,14 +141,14 @@ impl ResultPart {
 }
 
 /// Tells since when people can read the result of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultShown {
-    /// The command has not ended, or the forge does not have all comments with the result.
-    NotYet,
-    /// The last comment was posted at this time by the clock of the forge.
-    InComments(DateTime<Utc>),
-    /// No comment shows it. The command ended at this time by the clock of this server.
-    WithoutComment(DateTime<Utc>),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ResultTimes {
+    /// End of the command. `None`: it has not ended.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// Number of comments with the result that are not recorded as posted.
+    pub comments_left: i64,
+    /// Time of the last comment that is, by the clock of the forge.
+    pub shown_at: Option<DateTime<Utc>>,
 }
 
 macro_rules! select_sql {
@@ -408,16 +408,9 @@ impl Store {
     }
 
     /// Returns since when people can read the result of a command. `None`: there is no such command.
-    pub async fn command_result_shown(&self, id: CommandId) -> Result<Option<ResultShown>> {
-        type Row = (Option<DateTime<Utc>>, i64, Option<DateTime<Utc>>);
-        let shown = "SELECT finished_at, comments_left, shown_at FROM commands WHERE id = $1";
-        let row =
-            on_pool!(self, db => sqlx::query_as::<_, Row>(shown).bind(id).fetch_optional(db))?;
-        Ok(row.map(|row| match row {
-            (Some(_), 0, Some(at)) => ResultShown::InComments(at),
-            (Some(end), 0, None) => ResultShown::WithoutComment(end),
-            _ => ResultShown::NotYet,
-        }))
+    pub async fn command_result_times(&self, id: CommandId) -> Result<Option<ResultTimes>> {
+        let times = "SELECT finished_at, comments_left, shown_at FROM commands WHERE id = $1";
+        on_pool!(self, db => sqlx::query_as::<_, ResultTimes>(times).bind(id).fetch_optional(db))
     }
 
     /// Lists the plans and applies of a pull that have ended on this head commit.

@@ -164,6 +164,16 @@ pub struct JobView {
     pub last_error: Option<String>,
 }
 
+/// A job of a lane, in any state.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct JobOfLane {
+    pub state: JobState,
+    /// The job as JSON.
+    pub payload: String,
+    /// Time of the end, if it has ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
 /// Outcome of writing the result of a job.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -611,6 +621,21 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, JobView>(
             "SELECT id, kind, lane, state, attempt, run_after, last_error FROM jobs \
              WHERE state IN ('queued', 'running') ORDER BY +seq LIMIT 10000").fetch_all(db))
+    }
+
+    /// Lists the jobs of a kind and lane that are open, or that ended since a time.
+    pub async fn job_list_of_lane(
+        &self,
+        lane: &str,
+        kind: &str,
+        since: DateTime<Utc>,
+    ) -> Result<Vec<JobOfLane>> {
+        on_pool!(self, db => sqlx::query_as::<_, JobOfLane>(
+            "SELECT state, payload, finished_at FROM jobs \
+             WHERE lane = $1 AND kind = $2 AND state IN ('queued', 'running') \
+             UNION ALL SELECT state, payload, finished_at FROM jobs \
+             WHERE lane = $1 AND kind = $2 AND state IN ('done', 'failed') AND finished_at >= $3")
+            .bind(lane).bind(kind).bind(kept_time(since)).fetch_all(db))
     }
 
     /// Deletes jobs that ended before the given time, at most `limit` of them.

@@ -81,7 +81,7 @@ pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use command_configs::WrittenConfig;
 pub use commands::{
     CommandRow, CommandState, CreateCommand, DueChanges, FinishedCommand, NewCommand, ResultPart,
-    ResultShown, UNCLAIMED_SPEC,
+    ResultTimes, UNCLAIMED_SPEC,
 };
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
 pub use deliveries::{Accepted, DeliveryState, NewDelivery};
@@ -92,7 +92,9 @@ pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
     ImportedApplyLock, ImportedLock, ImportedPull,
 };
-pub use jobs::{JobClaim, JobFinish, JobLease, JobState, JobView, NewJob, answers_share};
+pub use jobs::{
+    JobClaim, JobFinish, JobLease, JobOfLane, JobState, JobView, NewJob, answers_share,
+};
 pub use json::JsonText;
 pub use leases::{FreeLease, Lease, LeaseHold, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
 pub use lock_change::TAKE_TURN;

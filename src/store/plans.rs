@@ -14,9 +14,9 @@ use super::pulls::pull_share_in_tx;
 use super::runs::run_hold_in_tx;
 use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
-    BranchName, Cause, CommitSha, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId,
-    PlanRecord, PlanState, ProjectKey, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest,
-    Subject, WorkspaceName,
+    BranchName, Cause, CommandId, CommitSha, Distribution, Lock, LockId, LockKey, PlanCounts,
+    PlanId, PlanRecord, PlanState, ProjectKey, PullRef, PullState, RepoId, RepoPath, RunId,
+    Sha256Digest, Subject, WorkspaceName,
 };
 
 /// Outcome of storing a plan.
@@ -117,6 +117,20 @@ impl Store {
     pub async fn plan_discard(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
         let mut tx = self.begin_shared().await?;
         discard_in_tx(&mut tx, pull, project).await?;
+        tx.commit().await
+    }
+
+    /// Discards the plans that a command has made. Locks stay.
+    pub async fn plan_discard_of_command(&self, pull: &PullRef, command: CommandId) -> Result<()> {
+        let mut tx = self.begin_shared().await?;
+        execute!(
+            &mut tx,
+            "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND state IN ('planned', 'no_changes') \
+             AND run IN (SELECT id FROM runs WHERE command = $3)",
+            &pull.repo,
+            pull.subject,
+            command,
+        )?;
         tx.commit().await
     }
 

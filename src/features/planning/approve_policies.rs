@@ -427,9 +427,9 @@ async fn stale(
     if seen::by_author(cx, plan, Some(written_at)).await? {
         return Ok(None);
     }
-    let message = "no comment showed the plan when its approval was requested, so nobody can have looked at it before. \
-                   Nothing was approved.";
-    let hint = "Look at what the policies found, then comment the command again.".to_owned();
+    let message = "it is not certain that a comment showed the plan when its approval was requested. Nothing was approved.";
+    let hint = "Look at what the policies found, then comment the command again. If no comment shows it, plan again first."
+        .to_owned();
     Ok(Some(UserText::new(message, [hint])))
 }
 

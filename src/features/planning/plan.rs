@@ -124,7 +124,12 @@ async fn run(
     .await?;
     // A plan that the end of the server interrupted is made again (P3). Only an attempt that had started has runs.
     if cx.row.state == CommandState::Running {
-        super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
+        let store = &cx.ctx.store;
+        super::forget_cut_off(cx.ctx, store.run_list(cx.row.id).await?).await?;
+        // The reply may not show them, if this attempt comes to another end (P5).
+        store
+            .plan_discard_of_command(&cx.pull.at, cx.row.id)
+            .await?;
     }
     let given = HookFacts::of(&command.target, &command.extra_args);
     let work = match boxed(|| projects::select(cx, wanted, given)).await {

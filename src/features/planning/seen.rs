@@ -2,14 +2,16 @@
 //! come between the look and the comment.
 //!
 //! The comments at the end of the command that planned show the plans of all of its projects. Until the forge has the last
-//! of them, no plan of the command counts as seen. The forge may take them late, and so may the delivery of the comment of
-//! the author be, so the times of both on the forge are compared.
+//! of them, no plan of the command counts as seen. The forge may take them late, and the delivery of the comment of the author
+//! may be late, so the times of both on the forge are compared. A comment that was read before the command ended is older in
+//! any case. Plans that the comments do not show are discarded: those of an attempt that was cut off, and of a command that
+//! was superseded.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::CommandCx;
+use crate::features::replies;
 use crate::model::PlanRecord;
-use crate::store::ResultShown;
 
 /// Precision of the times that a forge names.
 const FULL_SECOND: TimeDelta = TimeDelta::seconds(1);
@@ -21,25 +23,29 @@ pub(super) async fn by_author(
     plan: &PlanRecord,
     written_at: Option<DateTime<Utc>>,
 ) -> Result<bool, sqlx::Error> {
+    let store = &cx.ctx.store;
     let read_at = cx.row.created_at;
     // Both may be in the same second.
-    let until = written_at.map(|written_at| written_at + FULL_SECOND);
-    Ok(match shown(cx, plan).await? {
-        ResultShown::NotYet => false,
-        ResultShown::InComments(at) => at < until.unwrap_or(read_at),
-        ResultShown::WithoutComment(end) => {
-            end.max(plan.created_at) <= until.map_or(read_at, |until| until.min(read_at))
-        }
-    })
-}
-
-/// Returns since when people can read the plan.
-async fn shown(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<ResultShown, sqlx::Error> {
-    let store = &cx.ctx.store;
-    let shown = match store.run_get(plan.run).await? {
-        Some(run) => store.command_result_shown(run.command).await?,
-        None => None,
+    let until = written_at.map_or(read_at, |written_at| written_at + FULL_SECOND);
+    let Some(run) = store.run_get(plan.run).await? else {
+        return Ok(plan.created_at <= until.min(read_at));
     };
     // Commands are removed long after their end only.
-    Ok(shown.unwrap_or(ResultShown::WithoutComment(plan.created_at)))
+    let Some(times) = store.command_result_times(run.command).await? else {
+        return Ok(plan.created_at <= until.min(read_at));
+    };
+    let Some(end) = times.finished_at else {
+        return Ok(false);
+    };
+    if end.max(plan.created_at) > read_at {
+        return Ok(false);
+    }
+    Ok(match (times.comments_left, times.shown_at) {
+        (0, Some(shown_at)) => shown_at < until,
+        (0, None) => end <= until,
+        _ => {
+            let posted = replies::posted_at(store, &cx.pull.at, run.command, end).await?;
+            posted.is_some_and(|posted| posted <= until.min(read_at))
+        }
+    })
 }

@@ -119,5 +119,8 @@ async fn wind_up(
     let of_policies = || status::policies_superseded(&stop.why);
     statuses.extend(policy_checks::status_without_results(ctx, row, of_policies));
     forget(ctx, runs, &format!("{} before its turn came.", stop.why)).await?;
+    // No comment shows them (P5).
+    let store = &ctx.store;
+    store.plan_discard_of_command(&row.pull, row.id).await?;
     Ok(statuses)
 }

@@ -16,6 +16,7 @@ pub(crate) mod queued;
 pub(crate) mod reply;
 pub(crate) mod statuses;
 
+pub(crate) use jobs::posted_at;
 pub use jobs::{
     AddReaction, AnnotateFindings, PostComment, RemoveDuplicates, RepeatStatus, SetStatus,
 };

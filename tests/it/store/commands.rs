@@ -9,7 +9,7 @@ use lockkeeper::model::{
 };
 use lockkeeper::store::{
     CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, ResultPart,
-    ResultShown, StopKind, StopRequest, Store,
+    ResultTimes, StopKind, StopRequest, Store,
 };
 
 use super::samples::{HOSTILE, URL, command, job, new_command, open_pull, project, pull, taken};
@@ -263,14 +263,13 @@ async fn finishing_posts_exactly_once(db: &TestDb) {
 async fn a_result_is_shown_once_its_last_comment_is_posted(db: &TestDb) {
     let store = db.store();
     let id = command(store, CommandKind::Plan, &pull(1)).await;
-    let since = async || store.command_result_shown(id).await.unwrap();
-    assert_eq!(since().await, Some(ResultShown::NotYet));
+    let times = async || store.command_result_times(id).await.unwrap().unwrap();
+    assert_eq!(times().await.finished_at, None);
     let end = FinishedCommand {
         comments: 2,
         ..end(id, &[])
     };
     assert!(store.command_finish(&end).await.unwrap());
-    assert_eq!(since().await, Some(ResultShown::NotYet));
     let parts: Vec<ResultPart> = ResultPart::all(id, 2).collect();
     let at = |seconds| start_of_time() + TimeDelta::seconds(seconds);
     let show = async |part: usize, seconds| {
@@ -279,17 +278,14 @@ async fn a_result_is_shown_once_its_last_comment_is_posted(db: &TestDb) {
     };
     assert!(!show(1, 5).await, "the first part is missing");
     assert!(show(0, 6).await && !show(0, 7).await);
-    assert_eq!(since().await, Some(ResultShown::NotYet));
+    assert_eq!(times().await.comments_left, 1);
     assert!(show(1, 8).await && !show(1, 9).await);
-    assert_eq!(since().await, Some(ResultShown::InComments(at(8))));
-    let silent = command(store, CommandKind::Plan, &pull(2)).await;
-    let end = FinishedCommand { id: silent, ..end };
-    let end = FinishedCommand { comments: 0, ..end };
-    assert!(store.command_finish(&end).await.unwrap());
-    assert_eq!(
-        store.command_result_shown(silent).await.unwrap(),
-        Some(ResultShown::WithoutComment(db.now()))
-    );
+    let shown = ResultTimes {
+        finished_at: Some(db.now()),
+        comments_left: 0,
+        shown_at: Some(at(8)),
+    };
+    assert_eq!(times().await, shown);
 }
 
 async fn a_command_that_has_ended_does_not_start_again(db: &TestDb) {

@@ -9,7 +9,7 @@ use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
-use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
+use crate::support::db::{Backend, allow_applies, by, execute, stop_applies, story};
 
 story!(
     a_plan_is_applied,
@@ -24,6 +24,7 @@ story!(
     a_plan_is_not_applied_before_a_comment_shows_it,
     a_plan_is_not_applied_while_its_comment_is_on_its_way,
     a_plan_whose_comment_was_refused_is_planned_again,
+    a_plan_that_a_server_of_the_last_version_has_shown_is_applied,
     an_apply_that_arrives_late_is_not_for_a_newer_plan,
     a_plan_file_that_was_changed_is_refused,
     a_plan_of_another_terraform_is_refused,
@@ -41,7 +42,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 const WORSE: (&str, &str) = ("network/main.tf", "# fake: add 0 change 0 destroy 9\n");
 const COMMENTS: &str = "POST /repos/*/*/issues/*/comments";
 const NET_LOCK: &str = "acme/infra/network/default by #1";
-const UNSEEN: &str = "**Apply refused**: no comment showed the plan when its apply was requested";
+const UNSEEN: &str = "**Apply refused**: it is not certain that a comment showed the plan when its apply was requested";
 
 /// Starts a bot with a pull request whose plan of `network` waits for its apply. The comment was read.
 async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
@@ -358,7 +359,7 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     assert_snapshot!(comments[1], @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: no comment showed the plan when its apply was requested, so nobody can have looked at it before. Nothing was applied.
+    **Apply refused**: it is not certain that a comment showed the plan when its apply was requested. Nothing was applied.
 
     * Look at the plan, then run the command again. If no comment shows it, plan again first.
 
@@ -458,6 +459,17 @@ async fn a_plan_whose_comment_was_refused_is_planned_again(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains(": applied\n"));
     bot.end_given_up(&[NET_LOCK], &["post_comment"]).await;
+}
+
+/// A server of version 0.2.0 ends the job that posts the comment, and does not record what people can read since.
+async fn a_plan_that_a_server_of_the_last_version_has_shown_is_applied(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    let unrecorded = "UPDATE commands SET comments_left = 1, shown_at = NULL";
+    execute(&bot.db, unrecorded).await;
+    bot.say(pull, "lockkeeper apply").await;
+    let applied = bot.comment(pull);
+    assert!(applied.contains(": applied\n"), "{applied}");
+    bot.end(&[NET_LOCK]).await;
 }
 
 /// The delivery of the comment is lost, and the project is planned again before somebody delivers it.

@@ -19,6 +19,7 @@ story!(
     an_apply_that_was_cut_off_is_told_although_github_was_away,
     an_apply_of_several_projects_that_was_cut_off_tells_of_each,
     a_plan_that_was_cut_off_is_made_again,
+    a_plan_of_an_attempt_that_was_cut_off_is_not_applied,
     a_plan_that_was_cut_off_leaves_nothing_pending_on_an_older_commit,
     a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_and_was_closed,
     a_plan_that_is_cut_off_again_and_again_is_given_up_and_told,
@@ -371,6 +372,45 @@ async fn dead_in_apply_one_by_one(backend: Backend, files: &[(&str, &str)]) -> (
     command.abort();
     command.await.unwrap_err();
     (bot, pull)
+}
+
+/// The first project is planned when the server dies, and the second attempt comes to no plan.
+async fn a_plan_of_an_attempt_that_was_cut_off_is_not_applied(backend: Backend) {
+    const ORDER: (&str, &str) = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- name: app\n  dir: app\n  execution_order_group: 1\n- name: net\n  dir: network\n",
+    );
+    let app = ("app/main.tf", "# narrow\n");
+    let mut bot = Bot::new(backend, &[NETWORK, app, ORDER]).await;
+    let wide = ("network/main.tf", "# wide\n");
+    let slow = ("app/main.tf", "# fake: wait plan\n");
+    bot.push("wider", &[wide, slow]).await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    command.abort();
+    command.await.unwrap_err();
+    let stored = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    let hooks = r#"{"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": "exit 1", "commands": "autoplan"}]}]}"#;
+    bot.configure("repo-config-json", hooks);
+    bot.configure("fail-on-pre-workflow-hook-error", "true");
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    let told = bot.answer(pull);
+    assert!(!told.contains("planned"), "{told}");
+    bot.say(pull, "lockkeeper apply -p net").await;
+    let told = bot.answer(pull);
+    let refused = "**Apply refused**: there is no plan of that project in this pull request.";
+    assert!(told.starts_with(refused), "{told}");
+    let locks = bot.locks().await;
+    let locks: Vec<&str> = locks.iter().map(String::as_str).collect();
+    bot.end(&locks).await;
 }
 
 async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {

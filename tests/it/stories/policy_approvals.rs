@@ -176,7 +176,7 @@ async fn nobody_approves_a_plan_before_a_comment_shows_its_violations(backend: B
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let told = bot.heard(pull);
-    let newer = "no comment showed the plan when its approval was requested";
+    let newer = "it is not certain that a comment showed the plan when its approval was requested";
     assert!(told.len() == 2 && told[1].contains(newer), "{told:#?}");
     let apply = "lockkeeper apply -p net";
     tells(&mut bot, pull, "alice", apply, "has 0 of 1 approval.").await;
@@ -395,7 +395,7 @@ async fn a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once(
     bot.github.redeliver(late.id).await.unwrap();
     bot.settle().await;
     let answer = bot.answer(pull);
-    let newer = "no comment showed the plan when its approval was requested";
+    let newer = "it is not certain that a comment showed the plan when its approval was requested";
     assert!(answer.contains(newer), "{answer}");
     tells(&mut bot, pull, "alice", APPLY, "has 0 of 2 approvals.").await;
     let half = "1 violation, 1 of 2 approvals, by `bob`";

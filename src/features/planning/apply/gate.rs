@@ -292,14 +292,17 @@ async fn looked_at(
     if is_seen {
         return Ok(());
     }
-    let message = if is_comment {
-        "no comment showed the plan when its apply was requested, so nobody can have looked at it before. Nothing was \
-         applied."
+    let (message, hint) = if is_comment {
+        (
+            "it is not certain that a comment showed the plan when its apply was requested. Nothing was applied.",
+            "Look at the plan, then run the command again. If no comment shows it, plan again first.",
+        )
     } else {
-        "the plan is newer than the request to apply it, so nobody can have looked at it before. Nothing was applied."
+        (
+            "the plan is newer than the request to apply it, so nobody can have looked at it before. Nothing was applied.",
+            "Look at the plan, then run the command again.",
+        )
     };
-    let hint =
-        "Look at the plan, then run the command again. If no comment shows it, plan again first.";
     Err(GateRefusal::ForNow(UserText::new(
         message,
         [hint.to_owned()],

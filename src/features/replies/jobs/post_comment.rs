@@ -16,9 +16,9 @@ use crate::context::Ctx;
 use crate::features::replies::RemoveDuplicates;
 use crate::forges::PostedComment;
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient, write_permit};
-use crate::model::PullRef;
+use crate::model::{CommandId, PullRef};
 use crate::queue::{Job, JobError, RunningJob};
-use crate::store::ResultPart;
+use crate::store::{JobState, ResultPart, Store};
 
 /// Maximum lag of the forge's clock behind ours.
 const SKEW: TimeDelta = TimeDelta::minutes(10);
@@ -51,7 +51,7 @@ impl PostComment {
     }
 
     /// Posts the comment unless an earlier attempt succeeded. Such an attempt may also be still under way.
-    async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<PostedComment, JobError> {
+    async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let (pull, since) = (self.pull.clone(), self.since - SKEW);
         let duplicates = RemoveDuplicates {
             pull,
@@ -65,19 +65,58 @@ impl PostComment {
             .comment_find(&self.pull, &self.marker, since)
             .await;
         let found = found.map_err(|error| patient(error.into(), attempt))?;
-        duplicates.keep_first(ctx, &found).await?;
-        let comment = match found.into_iter().next() {
-            Some(comment) => {
-                info!(pull = %self.pull, comment = %comment.id, "The comment had been posted before");
-                comment
-            }
-            None => self.post(ctx, attempt).await?,
-        };
+        if let Some(comment) = found.first() {
+            info!(pull = %self.pull, comment = %comment.id, "The comment had been posted before");
+            self.record(&ctx.store, comment).await?;
+            duplicates.keep_first(ctx, &found).await?;
+        } else {
+            let comment = self.post(ctx, attempt).await?;
+            self.record(&ctx.store, &comment).await?;
+        }
         if let Some(job) = duplicates.at_its_time(ctx) {
             ctx.store.job_push(&job).await?;
         }
-        Ok(comment)
+        Ok(())
     }
+
+    /// Records what people can read now.
+    async fn record(&self, store: &Store, comment: &PostedComment) -> Result<(), JobError> {
+        if let Some(part) = &self.shows {
+            store.command_shown(part, comment.created_at).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns when the last comment with the result of a command was posted, by the clock of the server that posted it. `None`:
+/// not all of them are.
+///
+/// A server of version 0.2.0 that works beside this one does not record that it has posted a comment, but it ends the job.
+pub(crate) async fn posted_at(
+    store: &Store,
+    pull: &PullRef,
+    command: CommandId,
+    ended: DateTime<Utc>,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let lane = lane(pull);
+    let jobs = store.job_list_of_lane(&lane, PostComment::KIND, ended - SKEW);
+    let mut last = None;
+    for job in jobs.await? {
+        let comment = serde_json::from_str::<PostComment>(&job.payload).ok();
+        let part = comment.and_then(|comment| comment.shows);
+        if part.is_none_or(|part| part.command != command) {
+            continue;
+        }
+        if job.state != JobState::Done {
+            return Ok(None);
+        }
+        last = last.max(job.finished_at);
+    }
+    Ok(last)
+}
+
+fn lane(pull: &PullRef) -> String {
+    format!("comments:{pull}")
 }
 
 #[async_trait]
@@ -87,20 +126,15 @@ impl Job<Ctx> for PostComment {
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
-        format!("comments:{}", self.pull)
+        lane(&self.pull)
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
-        let comment = if attempt.lease.attempt > 1 {
-            self.post_again(ctx, attempt).await?
-        } else {
-            self.post(ctx, attempt).await?
-        };
-        if let Some(part) = &self.shows {
-            let store = ctx.store.last_of_job();
-            store.command_shown(part, comment.created_at).await?;
+        if attempt.lease.attempt > 1 {
+            return self.post_again(ctx, attempt).await;
         }
-        Ok(())
+        let comment = self.post(ctx, attempt).await?;
+        self.record(&ctx.store.last_of_job(), &comment).await
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {

@@ -83,7 +83,8 @@ pub struct RegistryVersion {
     pub added_at: Option<DateTime<Utc>>,
     /// Time of the commit, if the version was fetched from a repository, here or at another deployment.
     pub committed_at: Option<DateTime<Utc>>,
-    /// Way by which the version came.
+    /// Way by which the version came. `None`: it was never here, and another deployment has deprecated it or taken it
+    /// down.
     pub origin: Option<VersionOrigin>,
     /// Login of the person or name of the token that published it, or address of the repository that it came from.
     pub published_by: Option<String>,
@@ -645,6 +646,11 @@ impl RegistryVersion {
             origin: None,
             published_by: None,
         }
+    }
+
+    /// Returns false if only a deprecation or takedown of the version came from another deployment.
+    pub(super) fn was_here(&self) -> bool {
+        self.origin.is_some()
     }
 
     /// Returns the time that `go` compares versions by.

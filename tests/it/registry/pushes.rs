@@ -315,6 +315,70 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 
+/// No brake counts takedowns of versions that were never here. A deployment that is trusted no more has closed no
+/// public module with them: `go` stops at 403, and after 404 it goes on to the repository.
+async fn a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let (next, fetched) = ("go example.com/net v1.1.0", "go example.com/net v1.2.0");
+    for key in [NET, next] {
+        one.office.publish(key, &GO_MODULE).await;
+    }
+    for key in [NET, next] {
+        one.office
+            .take_down(key, TakedownKind::Security, "so it says")
+            .await;
+    }
+    // One takedown comes alone, and the other one in the same page as its version.
+    send(&one, &two, &push_of(&one, 3).await).await;
+    assert_eq!(state_of(&two, NET).await, Some(VersionState::Deleted));
+    two.pull().await;
+    for key in [NET, next] {
+        assert_eq!(state_of(&two, key).await, Some(VersionState::Deleted));
+        assert_eq!(two.version(key).await.unwrap().origin, None, "{key}");
+    }
+    assert_eq!(two.peer(ONE).await.takedowns, 0);
+    let of_versions = [
+        format!("{NET_AT}/v1.0.0.info"),
+        format!("{NET_AT}/v1.0.0.zip"),
+        format!("{NET_AT}/v1.1.0.info"),
+        format!("/registry/go/sumdb/{TWO}/lookup/example.com/net@v1.1.0"),
+    ];
+    let (latest, list) = (
+        "/registry/go/example.com/net/@latest",
+        format!("{NET_AT}/list"),
+    );
+    for path in of_versions.iter().map(String::as_str).chain([latest]) {
+        assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
+    }
+
+    two.accepts(ONE, "module other/*").await;
+    let of_name = [latest, list.as_str()];
+    for path in of_versions.iter().map(String::as_str).chain(of_name) {
+        assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
+    }
+    // Nor do they keep anybody from other versions, which come from the repository.
+    two.fetch(fetched, &GO_MODULE).await;
+    let info = format!("{NET_AT}/v1.2.0.info");
+    for path in [info.as_str(), latest] {
+        let answer = two.server.get(path, &two.token).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
+        assert!(answer.text().contains("v1.2.0"), "{}", answer.text());
+    }
+    let listed = two.server.get(&list, &two.token).await;
+    assert_eq!(listed.text(), "v1.2.0\n");
+    for path in &of_versions {
+        assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
+    }
+
+    // Somebody is accepted for the name again.
+    two.accepts(ONE, "*").await;
+    for path in &of_versions {
+        assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
+    }
+    assert_eq!(two.server.status(&info, &two.token).await, 200);
+    assert_eq!((one.fault().await, two.fault().await), (None, None));
+}
+
 async fn a_fetched_version_comes_to_those_who_would_fetch_it(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &FETCHES).await;
@@ -592,6 +656,7 @@ store_test!(
     a_push_that_failed_is_repeated_and_given_up_in_the_end,
     a_push_that_cannot_be_one_of_the_peer_is_refused,
     what_does_not_count_in_a_page_does_not_count_in_a_push,
+    a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker,
     a_fetched_version_comes_to_those_who_would_fetch_it,
     a_fetched_version_obeys_the_rules_for_misses_of_the_receiver,
     an_answer_to_a_push_tells_nothing_of_what_is_not_shared,

@@ -18,7 +18,7 @@
 //! has named. Lists of names and the index leave them out.
 //!
 //! A name that was public while another deployment was accepted for it has no readers afterwards. But those who read public
-//! names still learn of its takedowns.
+//! names still learn of the takedowns of versions that were here.
 //!
 //! A token has 256 random bits and is found by its SHA-256. Nobody can guess one, so wrong ones are not counted.
 

@@ -130,6 +130,8 @@ pub(super) struct KeptName {
     pub takedown: Option<VersionNotice>,
     /// Answer to `list`, or to `versions`.
     pub list: OnceLock<TaggedContent>,
+    /// The versions that were here, if others were not.
+    were_here: Option<Arc<Self>>,
 }
 
 /// A version as lists show it.
@@ -161,6 +163,14 @@ impl KeptVersion {
 impl KeptName {
     /// Takes versions from the highest to the lowest.
     fn new(versions: &[RegistryVersion]) -> Self {
+        let all: Vec<&RegistryVersion> = versions.iter().collect();
+        let here = all.iter().copied().filter(|version| version.was_here());
+        let here: Vec<&RegistryVersion> = here.collect();
+        let were_here = (here.len() < all.len()).then(|| Arc::new(Self::of(&here, None)));
+        Self::of(&all, were_here)
+    }
+
+    fn of(versions: &[&RegistryVersion], were_here: Option<Arc<Self>>) -> Self {
         let mut deleted = versions
             .iter()
             .filter(|version| version.known.state() == VersionState::Deleted);
@@ -169,9 +179,20 @@ impl KeptName {
             is_foreign: versions
                 .iter()
                 .all(|version| version.origin.is_some_and(VersionOrigin::is_foreign)),
-            versions: versions.iter().map(ListedVersion::new).collect(),
+            versions: versions
+                .iter()
+                .map(|version| ListedVersion::new(version))
+                .collect(),
             list: OnceLock::new(),
+            were_here,
         }
+    }
+
+    /// Returns the rough size in bytes.
+    fn bytes(&self) -> usize {
+        let here = self.were_here.as_ref();
+        let listed = self.versions.len() + here.map_or(0, |here| here.versions.len());
+        VERSION_SIZE + LISTED_SIZE * listed
     }
 }
 
@@ -302,8 +323,35 @@ impl Catalog {
         Ok(keys.filter(|keys| i64::try_from(keys.len()) == Ok(count)))
     }
 
-    /// Returns a version in any state but absent.
+    /// Returns a version in any state but absent. One that was never here exists only for the readers of its name: else a
+    /// deployment that was accepted for a name once could close any public module for good, with takedowns of versions that
+    /// it makes up.
     pub async fn version(
+        &self,
+        snapshot: CatalogState,
+        key: &VersionKey,
+    ) -> Result<Option<Arc<KeptVersion>>, RegistryError> {
+        let version = self.version_of_anybody(snapshot, key).await?;
+        if let Some(version) = &version
+            && !version.version.was_here()
+            && !self.has_readers(snapshot, &key.name()).await?
+        {
+            return Ok(None);
+        }
+        Ok(version)
+    }
+
+    /// Returns true if a name is in a namespace, or if a deployment is accepted for it.
+    async fn has_readers(
+        &self,
+        snapshot: CatalogState,
+        name: &RegistryName,
+    ) -> Result<bool, RegistryError> {
+        let namespaces = self.namespaces(snapshot).await?;
+        Ok(namespaces.of(name).is_some())
+    }
+
+    async fn version_of_anybody(
         &self,
         snapshot: CatalogState,
         key: &VersionKey,
@@ -348,8 +396,22 @@ impl Catalog {
         });
     }
 
-    /// Returns the versions of a name in any state, from the highest to the lowest.
+    /// Returns the versions of a name in any state, from the highest to the lowest, as [`version`](Self::version) does.
     pub async fn name(
+        &self,
+        snapshot: CatalogState,
+        name: &RegistryName,
+    ) -> Result<Arc<KeptName>, RegistryError> {
+        let known = self.name_of_anybody(snapshot, name).await?;
+        if let Some(were_here) = &known.were_here
+            && !self.has_readers(snapshot, name).await?
+        {
+            return Ok(Arc::clone(were_here));
+        }
+        Ok(known)
+    }
+
+    async fn name_of_anybody(
         &self,
         snapshot: CatalogState,
         name: &RegistryName,
@@ -358,12 +420,12 @@ impl Catalog {
             return Ok(versions);
         }
         let versions = self.registry.versions(name).await?;
-        let bytes = VERSION_SIZE + LISTED_SIZE * versions.len();
         let is_known = !versions.is_empty();
         let versions = Arc::new(KeptName::new(&versions));
         // Anybody can make up names that are not here.
         if is_known {
             self.keep(snapshot, |kept| {
+                let bytes = versions.bytes();
                 kept.names
                     .insert(name.clone(), Arc::clone(&versions), bytes);
             });

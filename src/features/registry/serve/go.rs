@@ -3,7 +3,8 @@
 //! - A deprecated version stays available and leaves the list, so `go get` no longer chooses it.
 //! - A version that was taken down is 403 or 451 with the reason. After 404 or 410, `go` would fetch the same code
 //!   elsewhere. For the same reason a module whose versions were all taken down is 403 or 451 at `@latest`. Both are also
-//!   true of a public module that has no readers, because nobody is accepted for it any more.
+//!   true of a public module that has no readers, because nobody is accepted for it any more, but only for versions that
+//!   were here.
 //! - `@latest` falls back to a deprecated version. `go` asks for it also in projects that pin one, and they go on.
 //! - A name that is not here is 404, so that `go` asks the next proxy, or the repository itself. What is missing may come
 //!   from elsewhere, at once or in the background (`misses/`). Nothing does below `cached-only/`.

@@ -162,7 +162,7 @@ impl RegistryDoor {
     /// Refuses a name that the reader may not read, as if it were not here. `version` is the one that the request names.
     ///
     /// A name in no namespace is served as one of a public namespace, if all of its versions were fetched from where
-    /// everyone can read them. Of other names in no namespace, only takedowns are answered.
+    /// everyone can read them. Of other names in no namespace, only takedowns of versions that were here are answered.
     async fn check(
         &self,
         snapshot: CatalogState,
@@ -200,7 +200,8 @@ impl RegistryDoor {
 
     /// Returns the refusal of a version that was taken down, or of a name whose versions all were, for a name that nobody
     /// reads any more. After an answer that it is not here, `go` would fetch the same code elsewhere. The name was public
-    /// as long as somebody was accepted for it, because private ones keep their readers ([`Namespaces::read`]).
+    /// as long as somebody was accepted for it, because private ones keep their readers ([`Namespaces::read`]). Takedowns
+    /// of versions that were never here do not count ([`Catalog::version`]).
     async fn takedown(
         &self,
         snapshot: CatalogState,

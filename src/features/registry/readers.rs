@@ -83,7 +83,8 @@ impl Namespaces {
         let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
         let joined = joined.map(|peer| peer.accepts.clone()).collect();
         // What came from a removed peer is served as before (R8). Private names stay private when their peer is accepted
-        // for less. Public ones for which nobody is accepted any more belong to no set, and have no readers.
+        // for less, or for public names. Public ones for which nobody is accepted any more belong to no set, and have no
+        // readers.
         let peers = peers.into_iter().flat_map(|peer| {
             let closed = (peer.closed, Visibility::Owner);
             [(peer.accepts, peer.visibility), closed]

@@ -767,10 +767,52 @@ async fn private_names_stay_private_when_their_peer_is_accepted_for_less(db: &Te
     assert_eq!((package().await, three.pull().await), (404, 0));
     assert_eq!((listed(&two.token).await, listed(&named).await), (404, 200));
 
+    // It becomes public for other names, or is accepted for these and nobody opens them.
     two.change(ONE, terms(less, Visibility::Public)).await;
+    for accepts in [less, both] {
+        two.accepts(ONE, accepts).await;
+        assert_eq!(two.peer(ONE).await.closed.to_string(), "module acme/*");
+        assert_eq!(package().await, 404);
+        assert_eq!((listed(&two.token).await, listed(&named).await), (404, 200));
+    }
+    two.change(ONE, terms("*", Visibility::Public)).await;
     assert_eq!(two.peer(ONE).await.closed.to_string(), "");
     assert_eq!((package().await, three.pull().await), (200, 1));
     assert_eq!((listed(&two.token).await, listed(&named).await), (200, 200));
+}
+
+/// R6: who guesses a private name learns nothing of it, also when its peer is accepted for public ones alone.
+async fn a_private_takedown_stays_private_when_its_peer_becomes_public_for_others(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let terms = |accepts: &str, visibility| PeerTerms {
+        accepts: Some(accepts.parse().unwrap()),
+        visibility: Some(visibility),
+        ..PeerTerms::default()
+    };
+    let private = "go example.com/net/...";
+    two.change(ONE, terms(private, Visibility::Owner)).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    one.office
+        .take_down(NET, TakedownKind::Security, "has a key")
+        .await;
+    assert_eq!(two.pull().await, 1);
+    let (_, named) = two.office.token(&["read:go example.com/net/..."]).await;
+    let path = format!("{NET_AT}/v1.0.0.info");
+    let statuses = async || {
+        let anybody = two.server.status(&path, &two.token).await;
+        (anybody, two.server.status(&path, &named).await)
+    };
+    assert_eq!(statuses().await, (404, 403));
+    // The same path in another case is not that of the module.
+    for accepts in ["module acme/*", "go example.com/Net/..."] {
+        two.change(ONE, terms(accepts, Visibility::Public)).await;
+        assert_eq!(two.peer(ONE).await.closed.to_string(), private);
+        assert_eq!(statuses().await, (404, 403), "{accepts}");
+    }
+    two.change(ONE, terms(private, Visibility::Public)).await;
+    assert_eq!(two.peer(ONE).await.closed.to_string(), "");
+    assert_eq!(statuses().await, (403, 403));
 }
 
 /// R6: the row of a removed peer says who reads its versions, so no other deployment takes it over.
@@ -871,6 +913,7 @@ store_test!(
     a_name_for_which_nobody_is_accepted_any_more_is_not_shared,
     a_takedown_stays_one_when_its_peer_is_accepted_for_less,
     private_names_stay_private_when_their_peer_is_accepted_for_less,
+    a_private_takedown_stays_private_when_its_peer_becomes_public_for_others,
     nobody_joins_in_place_of_a_removed_peer,
     what_is_shared_cannot_be_guessed_from_its_digest,
     a_download_that_cannot_be_kept_here_comes_last,

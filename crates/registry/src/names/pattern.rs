@@ -89,24 +89,38 @@ impl NamePattern {
 struct PatternNames {
     /// `None`: names of all kinds.
     kind: Option<NameKind>,
-    /// First elements in lower case, or all of them. Empty: any name.
+    /// First elements, or all of them. Empty: any name.
     beginning: String,
     /// True if only the name that is the beginning is in the set.
     is_one: bool,
+}
+
+impl PatternNames {
+    /// Returns true if all names of this set are in another one.
+    fn are_among(&self, others: &Self) -> bool {
+        let is_kind = others.kind.is_none() || self.kind == others.kind;
+        let is_below = if others.is_one {
+            self.is_one && self.beginning == others.beginning
+        } else {
+            others.beginning.is_empty() || begins_with(&self.beginning, &others.beginning)
+        };
+        is_kind && is_below
+    }
 }
 
 impl NamePattern {
     /// Returns true if all names of this set are in another one. Case does not count, because a name in another case could
     /// stand in for one of the set.
     pub fn is_within(&self, other: &Self) -> bool {
-        let (ours, theirs) = (self.names(), other.names());
-        let is_kind = theirs.kind.is_none() || ours.kind == theirs.kind;
-        let is_below = if theirs.is_one {
-            ours.is_one && ours.beginning == theirs.beginning
-        } else {
-            theirs.beginning.is_empty() || begins_with(&ours.beginning, &theirs.beginning)
-        };
-        is_kind && is_below
+        let (mut ours, mut theirs) = (self.names(), other.names());
+        ours.beginning.make_ascii_lowercase();
+        theirs.beginning.make_ascii_lowercase();
+        ours.are_among(&theirs)
+    }
+
+    /// Returns true if another set [matches](Self::matches) all names of this one, in their case.
+    pub fn is_covered_by(&self, other: &Self) -> bool {
+        self.names().are_among(&other.names())
     }
 
     /// Returns true if the pattern has the name, and only names of this set. A pattern for all names can be meant for others.
@@ -143,7 +157,7 @@ impl NamePattern {
         };
         PatternNames {
             kind,
-            beginning: beginning.to_ascii_lowercase(),
+            beginning,
             is_one,
         }
     }

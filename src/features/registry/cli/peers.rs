@@ -363,8 +363,8 @@ impl PeerArgs {
         if !closed.is_empty() {
             let closed = closed.join(", ");
             terminal.line(safe(&format!(
-                "  names that it is not accepted for any more and that stay private: {closed} (open them with \
-                 `lockkeeper registry peers change {} --visibility public`)",
+                "  names that stay private: {closed} (to open them, accept them with `lockkeeper registry peers change \
+                 {} --visibility public --accept`, which replaces all earlier patterns)",
                 peer.name
             )))?;
         }

@@ -260,7 +260,8 @@ pub struct Peer {
     pub accepts: NamePatterns,
     /// Readers of names that came from the peer and that belong to nobody here.
     pub visibility: Visibility,
-    /// Patterns that were accepted as private, and that `accepts` no longer has. Their names stay private.
+    /// Patterns that were accepted as private, and that nobody has opened since. Their names stay private, no matter what
+    /// `accepts` has.
     pub closed: NamePatterns,
     /// Progress in its log.
     pub walk: PeerWalk,

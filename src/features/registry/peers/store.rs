@@ -354,7 +354,7 @@ impl Store {
             Some(_) | None => new.visibility,
         };
         let closed = match &old {
-            Some(old) => still_closed(old, &new.accepts, visibility),
+            Some(old) => still_closed(old, &new.accepts, visibility, false),
             None => NamePatterns::default(),
         };
         // Records in the log may be signed with the key that an administrator has removed.
@@ -571,7 +571,8 @@ impl Store {
         };
         let accepts = terms.accepts.as_ref().unwrap_or(&old.accepts);
         let visibility = terms.visibility.unwrap_or(old.visibility);
-        let closed = still_closed(&old, accepts, visibility);
+        let is_opened = terms.visibility == Some(Visibility::Public);
+        let closed = still_closed(&old, accepts, visibility, is_opened);
         execute!(
             &mut tx,
             "UPDATE registry_peers SET shares = $2, accepts = $3, visibility = $4, max_versions = $5, max_bytes = $6, \
@@ -777,16 +778,29 @@ fn is_known(state: PeerState) -> bool {
     }
 }
 
-/// Returns the names of a peer that stay private although it is accepted for others from now on. Too many patterns become
-/// the one of all names.
-fn still_closed(old: &Peer, accepts: &NamePatterns, visibility: Visibility) -> NamePatterns {
-    if visibility == Visibility::Public || old.visibility == Visibility::Public {
-        return NamePatterns::default();
-    }
+/// Returns the names of a peer that stay private although it is accepted for others, or for public ones, from now on.
+/// Too many patterns become the one of all names.
+///
+/// `is_opened`: an administrator gives the names for which the peer is accepted to everyone. Other names that were
+/// private would belong to no set without their pattern, and who guesses one would learn of its takedown.
+fn still_closed(
+    old: &Peer,
+    accepts: &NamePatterns,
+    visibility: Visibility,
+    is_opened: bool,
+) -> NamePatterns {
+    let was_private = old.visibility == Visibility::Owner;
+    let accepted = old.accepts.iter().filter(|_| was_private);
     let mut closed: Vec<NamePattern> = Vec::new();
-    for pattern in old.closed.iter().chain(&old.accepts) {
-        // A wider pattern does not replace a narrower one: the scope of a reader has to be within each.
-        let is_accepted = accepts.iter().any(|accepted| accepted == pattern);
+    for pattern in old.closed.iter().chain(accepted) {
+        let mut accepts = accepts.iter();
+        let is_accepted = match visibility {
+            // A wider pattern does not replace a narrower one: the scope of a reader has to be within each.
+            Visibility::Owner => accepts.any(|accepted| accepted == pattern),
+            Visibility::Public => {
+                is_opened && accepts.any(|accepted| pattern.is_covered_by(accepted))
+            }
+        };
         if !is_accepted && !closed.contains(pattern) {
             closed.push(pattern.clone());
         }

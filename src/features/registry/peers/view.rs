@@ -45,7 +45,8 @@ pub(in crate::features::registry) struct PeerView {
     /// Names for which its records count.
     accepts: Vec<String>,
     visibility: Visibility,
-    /// Patterns that were accepted as private, and that `accepts` no longer has. Their names stay private.
+    /// Patterns that were accepted as private, and that nobody has opened since. Their names stay private, no matter what
+    /// `accepts` has.
     closed: Vec<String>,
     /// Last record of its log that was merged.
     last_id: u64,

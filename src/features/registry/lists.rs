@@ -7,9 +7,12 @@
 //! | `GET /api/registry/module/acme/vpc/aws/1.2.3`, `GET /api/registry/go/example.com/m/@v/v1.2.3` | one version |
 //! | `GET /api/registry/log` | records of the log, [`RECORDS`] at a time |
 //!
-//! A reader finds the names that `terraform` and `go` get with the same token (`serve/access.rs`). Of the others, `next` and
-//! the IDs of records tell only how many there are, as the signed head of the log does. Nobody learns here who has published
-//! a version.
+//! A reader finds the names that `terraform` and `go` get with the same token (`serve/access.rs`). Nobody learns here who has
+//! published a version. Of other names, an answer tells only numbers:
+//!
+//! - The IDs of records tell how many records there are, as the signed head of the log does.
+//! - `next` of names counts all names. So with `prefix` and `after`, a reader finds out how many names begin with a text, if
+//!   there are more than [`NAMES`].
 //!
 //! Each answer reads many rows, so only a few are made at a time.
 

@@ -230,7 +230,8 @@ impl RegistryDoor {
     /// refuses the name.
     ///
     /// No rule is for a name in a namespace. But a name that the reader may not read is refused as if no namespace had it, so
-    /// that nobody finds out which names are private.
+    /// that no rule shows which names are private. What else does is in docs/registry.md (Refusals): no fetch begins for a
+    /// name in a namespace, so its answer takes no time, and never says that a limit of the token keeps it from a fetch.
     async fn missing(
         &self,
         snapshot: CatalogState,

@@ -19,7 +19,7 @@ use super::archives;
 use super::deployments::{Answered, Deployment, PATIENCE, name};
 use super::uploads::files_below;
 use super::world::{by_ops, go_mod_of_size};
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, execute, store_test};
 use crate::support::program::lockkeeper;
 
 pub const VPC: &str = "module acme/vpc/aws 1.2.3";
@@ -745,6 +745,35 @@ async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) 
     }
 }
 
+async fn a_peer_with_many_conflicts_hides_none_of_another_one(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    two.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    two.accepts("one.example.com", "module acme/*").await;
+    one.office.publish(VPC, &MODULE).await;
+    two.office.publish(VPC, &OTHER_MODULE).await;
+    assert_eq!(two.pull().await, 0);
+    let rows = (0..1_000).map(|number| {
+        let name = format!("acme/n{number:03}/aws");
+        format!(
+            "('module', '{name}', '1.0.0', 'three.example.com', 'add', '2030-01-01T00:00:00+00:00')"
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    let rows = rows.join(", ");
+    let columns = "kind, name, version, peer, record, since";
+    let sql = format!("INSERT INTO registry_conflicts ({columns}) VALUES {rows}");
+    execute(&two.db, &sql).await;
+    let show = ["registry", "peers", "show", "one.example.com"];
+    let shown = lockkeeper(&show, &two.db.url, &["--json"], &[]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    let shown: Value = serde_json::from_str(&shown.out).unwrap();
+    let conflicts = shown["conflicts"].as_array().unwrap().iter();
+    let names: Vec<&Value> = conflicts.map(|conflict| &conflict["name"]).collect();
+    assert_eq!(names, ["acme/vpc/aws"]);
+}
+
 async fn the_page_shows_peers_to_people_who_sign_in(db: &TestDb) {
     let flags = [
         ("web-basic-auth", "true"),
@@ -1107,6 +1136,7 @@ store_test!(
     nothing_is_kept_of_hostile_archives_that_a_peer_has_signed,
     a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other,
     two_contents_of_a_version_are_a_conflict_until_a_takedown,
+    a_peer_with_many_conflicts_hides_none_of_another_one,
     the_page_shows_peers_to_people_who_sign_in,
     nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has,
     only_shared_and_accepted_names_travel,

@@ -256,6 +256,27 @@ impl InvitationRow {
     }
 }
 
+#[derive(sqlx::FromRow)]
+struct ConflictRow {
+    kind: NameKind,
+    name: String,
+    version: String,
+    peer: DeploymentName,
+    record: String,
+    since: DateTime<Utc>,
+}
+
+impl ConflictRow {
+    fn conflict(self) -> Result<PeerConflict> {
+        Ok(PeerConflict {
+            key: key_of(self.kind, &self.name, &self.version)?,
+            peer: self.peer,
+            record: self.record,
+            since: self.since,
+        })
+    }
+}
+
 /// A failure as it is stored and shown: one line without control characters.
 pub(super) fn kept_error(error: &str) -> String {
     let shown = error
@@ -676,19 +697,23 @@ impl Store {
 
     /// Lists versions with two contents, the newest conflict first.
     pub async fn registry_conflicts(&self, limit: i64) -> Result<Vec<PeerConflict>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String, String, DeploymentName, String, DateTime<Utc>)>(
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ConflictRow>(
             "SELECT kind, name, version, peer, record, since FROM registry_conflicts \
              ORDER BY since DESC, kind, name, version, peer LIMIT $1").bind(limit).fetch_all(db))?;
-        let rows = rows.into_iter();
-        rows.map(|(kind, name, version, peer, record, since)| {
-            Ok(PeerConflict {
-                key: key_of(kind, &name, &version)?,
-                peer,
-                record,
-                since,
-            })
-        })
-        .collect()
+        rows.into_iter().map(ConflictRow::conflict).collect()
+    }
+
+    /// Lists versions whose other content came from a peer, the newest conflict first. A peer with many conflicts hides
+    /// none of another one.
+    pub async fn registry_conflicts_with(
+        &self,
+        peer: &DeploymentName,
+        limit: i64,
+    ) -> Result<Vec<PeerConflict>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ConflictRow>(
+            "SELECT kind, name, version, peer, record, since FROM registry_conflicts WHERE peer = $1 \
+             ORDER BY since DESC, kind, name, version LIMIT $2").bind(peer).bind(limit).fetch_all(db))?;
+        rows.into_iter().map(ConflictRow::conflict).collect()
     }
 
     /// Returns the number of versions with two contents.

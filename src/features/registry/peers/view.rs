@@ -72,7 +72,7 @@ pub(in crate::features::registry) struct PeerView {
     pushes_given_up: u64,
 }
 
-/// Maximum number of conflicts that are read. Those with one peer are shown.
+/// Maximum number of conflicts with one peer that are shown.
 const CONFLICTS: i64 = 1_000;
 
 /// A peer with everything that it sent and that does not count here.
@@ -131,9 +131,7 @@ pub(in crate::features::registry) async fn conflicts_with(
     store: &Store,
     peer: &DeploymentName,
 ) -> Result<Vec<PeerConflict>> {
-    let mut conflicts = store.registry_conflicts(CONFLICTS).await?;
-    conflicts.retain(|conflict| conflict.peer == *peer);
-    Ok(conflicts)
+    store.registry_conflicts_with(peer, CONFLICTS).await
 }
 
 impl PeerWithConflicts {

@@ -19,7 +19,10 @@ pub fn quote(word: &str) -> String {
         .map_or_else(|_| word.to_owned(), Into::into)
 }
 
-/// Formats text of other people as code in a sentence. The text can neither end the code nor mention anybody.
+/// Formats text of other people as code in a sentence. No backtick of the text ends the code.
+///
+/// A blank line or a lone carriage return ends it as well. So the text can neither end the code nor mention anybody only
+/// if the sentence is then escaped, with `render::escape::prose` or `cell`. Templates do that with every sentence.
 pub fn code_span(text: &str) -> String {
     format!("`{}`", without_backticks(text))
 }
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_other_people_cannot_end_the_code() {
+    fn no_backtick_of_other_people_ends_the_code() {
         assert_eq!(code_span("net"), "`net`");
         assert_eq!(code_span("a` @ops `b"), "`a' @ops 'b`");
         assert_eq!(code_span(""), "``");

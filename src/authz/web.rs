@@ -60,7 +60,13 @@ fn by_rules(
     if !rules.allows(action) {
         return Some(denial(
             format!("the pages and the API of this server are limited by `--web-allow={rules}`"),
-            format!("An administrator can add `{action}` to the list."),
+            if action.is_in_all() {
+                format!("An administrator can add `{action}` to the list.")
+            } else {
+                format!(
+                    "An administrator can add `{action}` to the list: `all` does not include it."
+                )
+            },
         ));
     }
     let AccessScope::Limited(account) = accounts.standing(who.name()) else {

@@ -27,6 +27,12 @@ const TWO: &str = "two.example.com";
 const PEERS: &str = "/api/registry/peers";
 const INVITATIONS: &str = "/api/registry/invitations";
 
+/// Opens a deployment whose scripts may change what is exchanged with others.
+async fn open(db: &TestDb, name: &str) -> Deployment {
+    let flags = [&SIGNED_IN[..], &[("web-allow", "all,peers")]].concat();
+    Deployment::open(db.backend, name, &flags).await
+}
+
 /// Sends a request of an administrator's script. Returns the status and the answer.
 async fn sent(at: &Deployment, method: Method, path: &str, body: &Value) -> (u16, Value) {
     let answer = script(&at.server, method, path, OPS, &body.to_string()).await;
@@ -39,8 +45,8 @@ async fn post(at: &Deployment, path: &str, body: &Value) -> (u16, Value) {
 }
 
 async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
-    let one = Deployment::open(db.backend, ONE, &SIGNED_IN).await;
-    let two = Deployment::open(db.backend, TWO, &SIGNED_IN).await;
+    let one = open(db, ONE).await;
+    let two = open(db, TWO).await;
     for (at, namespace) in [(&one, "module acme"), (&two, "module two")] {
         at.office.namespace(namespace, Visibility::Public).await;
     }
@@ -167,8 +173,8 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
 }
 
 async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
-    let one = Deployment::open(db.backend, ONE, &SIGNED_IN).await;
-    let two = Deployment::open(db.backend, TWO, &SIGNED_IN).await;
+    let one = open(db, ONE).await;
+    let two = open(db, TWO).await;
     two.join(&one, "module two/*", "module acme/*").await;
     let before = one.peer(TWO).await;
     let at_two = format!("{PEERS}/{TWO}");
@@ -284,12 +290,14 @@ async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &Tes
             (&server, LEE, 403),
             (&server, "ops:wrong", 401),
             (&narrow, OPS, 403),
+            // The default of --web-allow is `all`.
+            (&server, OPS, 403),
         ] {
             let answer = script(server, method.clone(), &path, who, "").await;
             let found = answer.status.as_u16();
             assert_eq!(found, status, "{method} {path} {who}: {}", answer.text());
             if who == OPS {
-                let denied = "“peers” is not allowed";
+                let denied = "“peers” is not allowed. An administrator can add “peers” to the list: “all” does not include it.";
                 assert!(answer.text().contains(denied), "{}", answer.text());
             }
         }

@@ -50,6 +50,29 @@ impl Action {
         word.parse().ok()
     }
 
+    /// Returns true if the word `all` includes the action. With `peers`, a password permits that versions of other
+    /// deployments count here, and a server that already has `all` must not get that with an upgrade.
+    pub const fn is_in_all(self) -> bool {
+        match self {
+            Self::Peers => false,
+            Self::Plan
+            | Self::Apply
+            | Self::Unlock
+            | Self::UnlockAny
+            | Self::Discard
+            | Self::ApplyLock
+            | Self::Lease
+            | Self::Sync
+            | Self::Cancel
+            | Self::CancelForce
+            | Self::Import
+            | Self::StateRm
+            | Self::ApprovePolicies
+            | Self::Version
+            | Self::Owners => true,
+        }
+    }
+
     /// Returns all words for messages: `plan, apply, …`.
     pub(super) fn words() -> String {
         Self::ALL

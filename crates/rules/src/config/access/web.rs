@@ -1,4 +1,5 @@
-//! Rules for actions on the pages and in the API: `--web-allow`.
+//! Rules for actions on the pages and in the API: `--web-allow`. The word `all` has every action except those that have to
+//! be named ([`Action::is_in_all`]).
 //!
 //! One account covers both (`--web-basic-auth`), so the list has actions and no people. Without that account, every
 //! visitor can use the pages, so the pages only show. `--allow-anonymous-web` then adds the actions of the list,
@@ -25,7 +26,13 @@ impl InvalidWebRule {
     pub fn fix(&self) -> String {
         match self {
             Self::Unknown(_) => {
-                format!("choose from {}, or write `all` or `none`", Action::words())
+                let others = Action::ALL.iter().filter(|action| !action.is_in_all());
+                let named: Vec<String> = others.map(|action| format!("`{action}`")).collect();
+                format!(
+                    "choose from {}, or write `all`, which does not include {}, or `none`",
+                    Action::words(),
+                    named.join(", ")
+                )
             }
             Self::NoneAndMore => "write only `none`, or remove it".to_owned(),
         }
@@ -40,11 +47,17 @@ pub struct WebRules {
     anonymous: bool,
 }
 
+/// Returns the actions of the word `all`.
+fn in_all() -> impl Iterator<Item = Action> {
+    let all = Action::ALL.iter().copied();
+    all.filter(|action| action.is_in_all())
+}
+
 impl Default for WebRules {
-    /// Allows everything to people who have signed in.
+    /// Allows all actions that need not be named to people who have signed in.
     fn default() -> Self {
         Self {
-            allowed: Action::ALL.iter().copied().collect(),
+            allowed: in_all().collect(),
             anonymous: false,
         }
     }
@@ -71,7 +84,7 @@ impl WebRules {
         let mut allowed = BTreeSet::new();
         for word in words {
             match Action::of_word(&word) {
-                _ if word == "all" => allowed.extend(Action::ALL),
+                _ if word == "all" => allowed.extend(in_all()),
                 Some(action) => drop(allowed.insert(action)),
                 None => return Err(InvalidWebRule::Unknown(word)),
             }
@@ -165,11 +178,16 @@ mod tests {
         );
         let rules = WebRules::new(&["discard"]).unwrap();
         assert!(rules.allows(Action::Discard) && !rules.allows(Action::ApplyLock));
-        assert!(
-            Action::ALL
-                .iter()
-                .all(|action| WebRules::default().allows(*action))
-        );
+    }
+
+    #[test]
+    fn all_does_not_include_what_has_to_be_named() {
+        let all = WebRules::default();
+        let others = Action::ALL.iter().filter(|action| !all.allows(**action));
+        assert_eq!(others.collect::<Vec<_>>(), [&Action::Peers]);
+        let named = WebRules::new(&["all", "peers"]).unwrap();
+        assert!(Action::ALL.iter().all(|action| named.allows(*action)));
+        assert_eq!(named.to_string(), format!("{all},peers"));
     }
 
     #[test]

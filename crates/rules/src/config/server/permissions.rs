@@ -35,8 +35,9 @@ section! {
         pub web: WebRules = read_web from {
             /// Actions that are allowed on the pages, and for scripts with their password: `discard` (release an
             /// unused lock with its plans), `unlock_any` (release a lock by force, or hand it over), `apply_lock`,
-            /// `lease`, `sync`, `owners` (change owners, applications and credentials) …, `all` or `none`. Without
-            /// --web-basic-auth, the default is `none`.
+            /// `lease`, `sync`, `owners` (change owners, applications and credentials) …, `peers` (change what the
+            /// registry exchanges with other deployments), `all` (without `peers`, which has to be named, as in
+            /// `all,peers`) or `none`. Without --web-basic-auth, the default is `none`.
             list("web-allow", "LIST").or("all"),
 
             /// Without --web-basic-auth: allow everyone who can reach the server to use the actions of --web-allow.

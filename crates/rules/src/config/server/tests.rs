@@ -1078,7 +1078,7 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     2. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): in the entry `ops:aply`, `aply` is not a command
     Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, peers, or `*`
     3. --web-allow (LOCKKEEPER_WEB_ALLOW): `discards` is not an action
-    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, peers, or write `all` or `none`
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, peers, or write `all`, which does not include `peers`, or `none`
     ");
     let password = [
         ("web-basic-auth", "true"),
@@ -1143,7 +1143,7 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
     Fix: set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; to allow the actions for everyone who can reach the server, set --allow-anonymous-web
     ");
     assert_snapshot!(errors(&anonymous("all")), @"
-    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners`, `peers` without a password, but these actions always require that people sign in
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password, but these actions always require that people sign in
     Fix: name only the other actions, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
     ");
     for flags in [

@@ -161,15 +161,20 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
     assert_eq!(
         reasons,
         [
-            "invited its address (by a script)",
-            "two.example.com changed (by a script)",
-            "two.example.com changed (by a script)",
+            "invited its address: share module acme/*; accept module two/*; visibility public (by a script)",
+            "two.example.com changed: share module acme/* -> *; max_versions 20000 -> 10; \
+             max_bytes 107374182400 -> 1073741824 (by a script)",
+            "two.example.com changed: share * -> nothing (by a script)",
             "two.example.com suspended (by a script)",
             "two.example.com joined (by a script)",
             "two.example.com removed (by a script)",
-            "three.example.com approved (by a script)",
+            "three.example.com approved: accept module three/* (by a script)",
         ]
     );
+    let events = two.store().lock_event_list(100).await.unwrap();
+    let mut reasons = events.iter().map(|event| &event.event.cause.reason);
+    let joined = "one.example.com joined: share module two/*; accept module acme/*; visibility owner (by a script)";
+    assert!(reasons.any(|reason| reason == joined), "{events:?}");
 }
 
 async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {

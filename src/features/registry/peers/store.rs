@@ -285,6 +285,57 @@ pub(super) fn kept_error(error: &str) -> String {
     shown.take(MAX_ERROR).collect()
 }
 
+/// Formats patterns of names for the audit log.
+fn on_a_line(patterns: &NamePatterns) -> String {
+    let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    if patterns.is_empty() {
+        "nothing".to_owned()
+    } else {
+        patterns.join(", ")
+    }
+}
+
+/// Formats what is exchanged with a deployment for the audit log, in the words of the command line.
+fn terms_text(shares: &NamePatterns, accepts: &NamePatterns, visibility: Visibility) -> String {
+    format!(
+        "share {}; accept {}; visibility {visibility}",
+        on_a_line(shares),
+        on_a_line(accepts)
+    )
+}
+
+/// Formats a change of what is exchanged with a peer for the audit log.
+fn changes_text(old: &Peer, new: &Peer) -> String {
+    let parts = [
+        ("share", [on_a_line(&old.shares), on_a_line(&new.shares)]),
+        ("accept", [on_a_line(&old.accepts), on_a_line(&new.accepts)]),
+        (
+            "visibility",
+            [old.visibility.to_string(), new.visibility.to_string()],
+        ),
+        (
+            "max_versions",
+            [
+                old.limits.versions.to_string(),
+                new.limits.versions.to_string(),
+            ],
+        ),
+        (
+            "max_bytes",
+            [old.limits.bytes.to_string(), new.limits.bytes.to_string()],
+        ),
+    ];
+    let changed = parts.iter().filter(|(_, [before, after])| before != after);
+    let changed: Vec<String> = changed
+        .map(|(what, [before, after])| format!("{what} {before} -> {after}"))
+        .collect();
+    if changed.is_empty() {
+        "to what it was".to_owned()
+    } else {
+        changed.join("; ")
+    }
+}
+
 impl Store {
     /// Adds an invitation with the hash of its word. Returns false if there are too many.
     pub async fn registry_invite(
@@ -317,7 +368,12 @@ impl Store {
             free_text(&invitation.created_by).as_ref(),
             kept_time(invitation.expires_at),
         )?;
-        let what = format!("invited {}", invitation.url);
+        let terms = terms_text(
+            &invitation.shares,
+            &invitation.accepts,
+            invitation.visibility,
+        );
+        let what = format!("invited {}: {terms}", invitation.url);
         let event = registry_event(LockEventKind::RegistryPeerChanged, None, &what, cause);
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         tx.commit().await.map(|()| true)
@@ -427,7 +483,9 @@ impl Store {
         pushes_begin_in_tx(&mut tx, &new.name).await?;
         self.downloads_again_in_tx(&mut tx, &new.name).await?;
         registry_access_changed_in_tx(&mut tx).await?;
-        self.peer_event_in_tx(&mut tx, &new.name, "joined", cause)
+        let terms = terms_text(&new.shares, &new.accepts, visibility);
+        let what = format!("joined: {terms}");
+        self.peer_event_in_tx(&mut tx, &new.name, &what, cause)
             .await?;
         tx.commit().await.map(|()| JoinOutcome::Joined)
     }
@@ -572,8 +630,8 @@ impl Store {
             accepts,
         )?;
         walk_again_in_tx(&mut tx).await?;
-        self.peer_event_in_tx(&mut tx, name, PeerState::Approved.as_str(), cause)
-            .await?;
+        let what = format!("{}: accept {}", PeerState::Approved, on_a_line(accepts));
+        self.peer_event_in_tx(&mut tx, name, &what, cause).await?;
         let peer = peer_in_tx(&mut tx, name).await?;
         tx.commit().await.map(|()| peer)
     }
@@ -609,9 +667,12 @@ impl Store {
         walk_again_in_tx(&mut tx).await?;
         self.downloads_again_in_tx(&mut tx, name).await?;
         registry_access_changed_in_tx(&mut tx).await?;
-        self.peer_event_in_tx(&mut tx, name, "changed", cause)
-            .await?;
         let peer = peer_in_tx(&mut tx, name).await?;
+        let what = match &peer {
+            Some(new) => format!("changed: {}", changes_text(&old, new)),
+            None => "changed".to_owned(),
+        };
+        self.peer_event_in_tx(&mut tx, name, &what, cause).await?;
         tx.commit().await.map(|()| peer)
     }
 

@@ -193,6 +193,11 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
             json!({"url": "https://mods.example.com", "expires": "soon"}),
             "expires",
         ),
+        (
+            INVITATIONS,
+            json!({"url": "https://mods.example.com", "expires": "8d"}),
+            "expires",
+        ),
         (PEERS, json!({"word": "lki_x"}), "url"),
         (PEERS, json!({"url": two.url, "word": "lki_x"}), "word"),
         (at_two, json!({"share": ["acme"]}), "share"),

@@ -11,11 +11,10 @@ use super::super::namespaces::Visibility;
 use super::super::peers::{
     INVITATION_TIME, InvitationView, JoinRequest, NamePatterns, NewInvitation, Peer, PeerChange,
     PeerTerms, PeerUrl, PeerView, PeerWithConflicts, TOO_MANY_INVITATIONS, UnchangedPeer,
-    change_peer, conflicts_with, fingerprint, invite, join,
+    change_peer, conflicts_with, fingerprint, invitation_time, invite, join,
 };
 use super::{RegistryFlags, cause, log_key};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::parse_duration;
 use crate::config::size::{self, ByteSize};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, Usage, safe, time,
@@ -35,8 +34,8 @@ pub(in crate::features::registry) enum PeersArgs {
         url: PeerUrl,
         #[command(flatten)]
         terms: TermsArgs,
-        /// Time after which the word cannot be used any more
-        #[arg(long, value_name = "TIME", default_value = INVITATION_TIME, value_parser = duration)]
+        /// Time after which the word cannot be used any more, at most 7d
+        #[arg(long, value_name = "TIME", default_value = INVITATION_TIME, value_parser = lifetime)]
         expires: Duration,
         #[command(flatten)]
         format: OutputFormat,
@@ -177,8 +176,8 @@ pub(in crate::features::registry) struct PeerArgs {
     database: DatabaseFlags,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| format!("{error}: write 12h or 7d"))
+fn lifetime(text: &str) -> Result<Duration, String> {
+    invitation_time(text).map_err(|error| format!("{error}: write 12h or 7d"))
 }
 
 fn patterns(given: Vec<NamePattern>) -> Result<NamePatterns, Usage> {

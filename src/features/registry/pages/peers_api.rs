@@ -27,12 +27,11 @@ use super::super::namespaces::Visibility;
 use super::super::peers::{
     INVITATION_TIME, InvitationView, JoinFault, JoinRequest, NamePatterns, NewInvitation,
     PeerChange, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, PeersView, TOO_MANY_INVITATIONS,
-    UnchangedPeer, change_peer, conflicts_with,
+    UnchangedPeer, change_peer, conflicts_with, invitation_time,
 };
 use super::{PageScope, RegistryPages};
 use crate::authz::Resource;
 use crate::config::access::Action;
-use crate::config::parse_duration;
 use crate::config::size::ByteSize;
 use crate::features::owners;
 use crate::kit::web::csrf::Script;
@@ -141,7 +140,7 @@ pub(super) struct EmptyBody {}
 impl InvitationBody {
     fn read(self) -> Result<NewInvitation, WebError> {
         let expires = self.expires.as_deref().unwrap_or(INVITATION_TIME);
-        let expires = parse_duration(expires).map_err(|problem| {
+        let expires = invitation_time(expires).map_err(|problem| {
             WebError::unusable_field("expires", &problem, "Write a time such as 12h or 7d.")
         })?;
         Ok(NewInvitation {

@@ -19,6 +19,7 @@ use super::model::{
     Invitation, NamePatterns, Peer, PeerUrl, is_token, is_word, new_token, new_word, secret_hash,
 };
 use super::store::{JoinOutcome, JoinedPeer};
+use crate::config::parse_duration;
 use crate::model::Cause;
 use crate::seal::Keyring;
 use crate::secret::Secret;
@@ -26,6 +27,21 @@ use crate::store::Store;
 
 /// Usual time after which an invitation ends.
 pub(in crate::features::registry) const INVITATION_TIME: &str = "24h";
+
+/// Maximum time after which an invitation ends. Nobody can withdraw one, and there is a maximum number of them, so one that
+/// lasts for months would keep others out.
+const MAX_INVITATION_TIME: Duration = Duration::from_hours(7 * 24);
+
+/// Parses the time after which an invitation ends.
+pub(in crate::features::registry) fn invitation_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if time > MAX_INVITATION_TIME {
+        return Err(format!(
+            "`{text}` is longer than 7 days, the maximum for an invitation"
+        ));
+    }
+    Ok(time)
+}
 
 /// Reason why a deployment was not invited.
 pub(in crate::features::registry) const TOO_MANY_INVITATIONS: &str =
@@ -69,7 +85,7 @@ pub enum JoinFault {
     Word,
     /// The invitation was used or has expired, or there was none.
     #[error(
-        "there is no invitation with this word. It can be used once, and ends after a day. Ask for another one"
+        "there is no invitation with this word. It was used, or it has expired. Ask for another one"
     )]
     NoInvitation,
     /// The other side refused or did not answer.
@@ -294,6 +310,21 @@ mod tests {
     fn read(sent: &Value, word: &str) -> Result<(NoteVerifier, Secret), JoinFault> {
         let body: JoinBody = serde_json::from_value(sent.clone()).unwrap();
         body.read(word, &own())
+    }
+
+    #[test]
+    fn an_invitation_ends_after_a_week_at_most() {
+        for (text, hours) in [(INVITATION_TIME, 24), ("12h", 12), ("7d", 168)] {
+            assert_eq!(invitation_time(text), Ok(Duration::from_hours(hours)));
+        }
+        for text in ["7d1s", "366d"] {
+            let refused = invitation_time(text).unwrap_err();
+            assert_eq!(
+                refused,
+                format!("`{text}` is longer than 7 days, the maximum for an invitation")
+            );
+        }
+        invitation_time("soon").unwrap_err();
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) use self::door::{PeerDoor, routes};
 pub(super) use self::downloads::DOWNLOADS;
 use self::downloads::RunningDownload;
 pub use self::downloads::{DownloadReport, WaitingDownload};
-pub(super) use self::join::{INVITATION_TIME, TOO_MANY_INVITATIONS, invite, join};
+pub(super) use self::join::{INVITATION_TIME, TOO_MANY_INVITATIONS, invitation_time, invite, join};
 pub use self::join::{JoinFault, JoinRequest, NewInvitation, check_join};
 pub(super) use self::merge::Makers;
 pub(super) use self::model::fingerprint;

@@ -396,6 +396,13 @@ async fn proposals_and_removed_peers_keep_nobody_out(db: &TestDb) {
     let refused = three.peers.join(request, &by).await.unwrap().unwrap_err();
     assert!(matches!(refused, JoinFault::Remote(_)), "{refused}");
     assert!(refused.to_string().contains("maximum"), "{refused}");
+    // A deployment without a place sends nothing, so the other side does not list it.
+    let word = three.invite(&one, "*", "*").await;
+    let request = Deployment::request(&three, &word, "*", "*");
+    let refused = one.peers.join(request, &by).await.unwrap().unwrap_err();
+    assert!(matches!(refused, JoinFault::TooMany), "{refused}");
+    let listed = three.store().registry_peers().await.unwrap();
+    assert!(listed.is_empty(), "{listed:?}");
 }
 
 async fn a_peer_adds_only_so_many_versions_and_bytes(db: &TestDb) {

@@ -19,6 +19,7 @@ use crate::support::program::lockkeeper;
 store_test!(
     a_script_invites_joins_and_changes_deployments,
     a_script_is_told_what_is_wrong_with_a_change,
+    a_script_is_told_that_only_the_other_side_has_joined,
     changes_of_peers_are_for_permitted_scripts_of_the_whole_server,
 );
 
@@ -274,6 +275,24 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
         (after.state, after.shares, after.accepts, after.limits),
         (before.state, before.shares, before.accepts, before.limits)
     );
+}
+
+async fn a_script_is_told_that_only_the_other_side_has_joined(db: &TestDb) {
+    let two = open(db, TWO).await;
+    let first = Deployment::open(db.backend, ONE, &[]).await;
+    two.join(&first, "*", "*").await;
+    // It was set up again with its name, so it has another key.
+    let again = Deployment::open(db.backend, ONE, &[]).await;
+    let word = again.invite(&two, "*", "*").await;
+    let request = json!({"url": again.url, "word": word.expose()});
+    let (status, told) = post(&two, PEERS, &request).await;
+    assert_eq!((status, &told["reason"]), (409, &"not_joined".into()));
+    let detail = "one.example.com belongs to a peer with another key here, even after that peer was removed. The other \
+                  deployment has used the word, and may list this one as joined already. Ask it for another word before \
+                  you try again.";
+    assert_eq!(told["detail"], detail);
+    assert_eq!(again.state(TWO).await, PeerState::Joined);
+    assert_eq!(two.peer(ONE).await.url, first.url);
 }
 
 async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &TestDb) {

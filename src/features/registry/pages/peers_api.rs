@@ -286,8 +286,17 @@ fn not_joined(fault: JoinFault) -> WebError {
             let way_out = "Send the word of the invitation.";
             WebError::unusable_field("word", &fault.to_string(), way_out)
         }
-        fault @ (JoinFault::Same | JoinFault::OtherKey | JoinFault::TooMany) => {
+        // Nothing was sent.
+        fault @ JoinFault::TooMany => {
             WebError::conflict("Deployment not joined", &sentence(&fault.to_string()))
+        }
+        fault @ (JoinFault::Same | JoinFault::OtherKey | JoinFault::OneSided(_)) => {
+            WebError::not_read(
+                (StatusCode::CONFLICT, "Deployment not joined"),
+                "not_joined",
+                &shown(&sentence(&fault.to_string())),
+                "The administrator of the other deployment can show its peers, and remove this one from them.",
+            )
         }
         fault @ (JoinFault::Remote(_) | JoinFault::Key | JoinFault::NoInvitation) => {
             WebError::not_read(

@@ -198,9 +198,10 @@ impl IntoResponse for ExchangeRefusal {
             }
             Self::Join(fault) => {
                 let status = match fault {
-                    JoinFault::OtherKey | JoinFault::TooMany | JoinFault::Same => {
-                        StatusCode::CONFLICT
-                    }
+                    JoinFault::OtherKey
+                    | JoinFault::TooMany
+                    | JoinFault::Same
+                    | JoinFault::OneSided(_) => StatusCode::CONFLICT,
                     JoinFault::Key => StatusCode::BAD_REQUEST,
                     JoinFault::Word
                     | JoinFault::NoInvitation

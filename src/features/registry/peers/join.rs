@@ -108,6 +108,12 @@ pub enum JoinFault {
     /// The list of peers is full.
     #[error("there are {} peers, which is the maximum", Peer::MAX)]
     TooMany,
+    /// The other side has answered with a key and a token, and this one cannot add it.
+    #[error(
+        "{0}. The other deployment has used the word, and may list this one as joined already. Ask it for another word \
+         before you try again"
+    )]
+    OneSided(String),
     /// The database could not be read or written.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
@@ -217,6 +223,10 @@ pub(in crate::features::registry) async fn join(
         return Ok(Err(JoinFault::Word));
     }
     let (store, own) = (registry.store(), registry.name());
+    // Once the word is sent, the other side may have joined.
+    if !store.registry_peer_has_place(&request.url).await? {
+        return Ok(Err(JoinFault::TooMany));
+    }
     let (word, token) = (request.word.expose(), new_token());
     let body = JoinBody::new(word, &registry.deployment.signer, own, &token);
     let read = match PeerClient::new()?.join(&request.url, &body).await {
@@ -239,7 +249,14 @@ pub(in crate::features::registry) async fn join(
     };
     let outcome = store.registry_peer_join(&new, None, cause).await?;
     if let Err(fault) = joined(&outcome) {
-        return Ok(Err(fault));
+        let why = match fault {
+            JoinFault::OtherKey => format!(
+                "{} belongs to a peer with another key here, even after that peer was removed",
+                new.name
+            ),
+            fault => fault.to_string(),
+        };
+        return Ok(Err(JoinFault::OneSided(why)));
     }
     let peer = store.registry_peer(&new.name).await?;
     Ok(Ok(peer.ok_or(sqlx::Error::RowNotFound)?))

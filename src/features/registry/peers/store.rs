@@ -388,6 +388,16 @@ impl Store {
         Ok(row.map(InvitationRow::invitation))
     }
 
+    /// Returns true if the list has a place for the deployment at an address, or has it already.
+    pub(super) async fn registry_peer_has_place(&self, url: &PeerUrl) -> Result<bool> {
+        let mut peers = self.registry_peers().await?;
+        // Proposals and removed peers take no place.
+        peers.retain(|peer| is_known(peer.state));
+        let is_there = peers.iter().any(|peer| peer.url == *url);
+        let count = i64::try_from(peers.len()).unwrap_or(i64::MAX);
+        Ok(is_there || count < Peer::MAX)
+    }
+
     /// Adds a peer, or gives a peer with the same key other tokens. With `invitation`: uses the one with this word.
     pub async fn registry_peer_join(
         &self,

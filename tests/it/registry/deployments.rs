@@ -106,7 +106,8 @@ pub fn name(text: &str) -> DeploymentName {
 impl Deployment {
     pub async fn open(backend: Backend, name: &str, flags: &[(&str, &str)]) -> Self {
         let db = TestDb::new(backend).await;
-        let office = Office::named(&db, name).await;
+        let mut office = Office::named(&db, name).await;
+        office.has_local_peers = true;
         let (_, token) = office.token(&["read:*"]).await;
         // Without other flags, a miss asks nobody: tests pull on their own.
         let own = [("registry-name", name), ("registry-on-miss", "*=never")];

@@ -394,7 +394,7 @@ async fn proposals_and_removed_peers_keep_nobody_out(db: &TestDb) {
     let word = one.invite(&three, "*", "*").await;
     let request = Deployment::request(&one, &word, "*", "*");
     let refused = three.peers.join(request, &by).await.unwrap().unwrap_err();
-    assert!(matches!(refused, JoinFault::Remote(_)), "{refused}");
+    assert!(matches!(refused, JoinFault::Refused(_)), "{refused}");
     assert!(refused.to_string().contains("maximum"), "{refused}");
     // A deployment without a place sends nothing, so the other side does not list it.
     let word = three.invite(&one, "*", "*").await;

@@ -1,6 +1,7 @@
 //! Scripts that invite, join and change other deployments, with the rules and reasons of the command line.
 
-use axum::http::Method;
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lockkeeper::features::registry::{PeerState, Visibility};
@@ -8,7 +9,7 @@ use lockkeeper::model::{LockEventKind, Origin};
 use lockkeeper_registry::signed_note::NoteSigner;
 use serde_json::{Value, json};
 
-use super::deployments::{Deployment, name};
+use super::deployments::{Answered, Deployment, name};
 use super::pages::{SIGNED_IN, page};
 use super::peers::{MODULE, VPC};
 use super::people_api::{KIM, LEE, OPS, json as read, script, signed};
@@ -20,7 +21,9 @@ store_test!(
     a_script_invites_joins_and_changes_deployments,
     a_script_is_told_what_is_wrong_with_a_change,
     a_script_is_told_that_only_the_other_side_has_joined,
+    a_server_joins_two_deployments_at_a_time,
     changes_of_peers_are_for_permitted_scripts_of_the_whole_server,
+    a_script_does_not_name_deployments_on_this_machine,
 );
 
 const ONE: &str = "one.example.com";
@@ -261,9 +264,21 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
     two.reachable(false);
     let (status, told) = post(&one, PEERS, &request).await;
     assert_eq!(status, 502, "{told}");
-    let detail = told["detail"].as_str().unwrap();
-    assert!(detail.starts_with("It does not answer: "), "{told}");
+    let unknown =
+        "The address does not answer as a deployment does. The log of this server has the details.";
+    assert_eq!(told["detail"], unknown);
     two.reachable(true);
+    // It could be the address of another service, whose answers are not for scripts.
+    for (status, body) in [(403, "the key is hunter2"), (200, "\"hunter2\""), (500, "")] {
+        two.tamper(move |_, _| Answered {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: Bytes::from_static(body.as_bytes()),
+        });
+        let (found, told) = post(&one, PEERS, &request).await;
+        assert_eq!((found, &told["detail"]), (502, &unknown.into()), "{status}");
+        assert!(!told.to_string().contains("hunter2"), "{told}");
+    }
+    two.honest();
     request["word"] = format!("lki_{}", "x".repeat(43)).into();
     let (status, told) = post(&one, PEERS, &request).await;
     assert_eq!(status, 502, "{told}");
@@ -293,6 +308,51 @@ async fn a_script_is_told_that_only_the_other_side_has_joined(db: &TestDb) {
     assert_eq!(told["detail"], detail);
     assert_eq!(again.state(TWO).await, PeerState::Joined);
     assert_eq!(two.peer(ONE).await.url, first.url);
+}
+
+async fn a_server_joins_two_deployments_at_a_time(db: &TestDb) {
+    let one = open(db, ONE).await;
+    let two = open(db, TWO).await;
+    let mut requests = Vec::new();
+    for _ in 0..2 {
+        let word = one.invite(&two, "*", "*").await;
+        requests.push(json!({"url": one.url, "word": word.expose()}));
+    }
+    let gate = one.hold("peer/v1/join");
+    let third = async {
+        gate.arrived(2).await;
+        let third = post(&two, PEERS, &requests[0]).await;
+        gate.open();
+        third
+    };
+    let (first, second, (status, told)) = tokio::join!(
+        post(&two, PEERS, &requests[0]),
+        post(&two, PEERS, &requests[1]),
+        third
+    );
+    assert_eq!((first.0, second.0), (201, 201), "{} {}", first.1, second.1);
+    assert_eq!((status, &told["reason"]), (503, &"busy".into()));
+    assert_eq!(
+        told["detail"],
+        "The server joins other deployments for other requests at this moment. Nothing was changed."
+    );
+}
+
+async fn a_script_does_not_name_deployments_on_this_machine(db: &TestDb) {
+    let office = Office::open(db).await;
+    let flags = [&SIGNED_IN[..], &[("web-allow", "all,peers")]].concat();
+    let server = office.server(db, 1, &flags).await;
+    for path in [INVITATIONS, PEERS] {
+        let body = json!({"url": "http://127.0.0.1:9"}).to_string();
+        let answer = script(&server, Method::POST, path, OPS, &body).await;
+        assert_eq!(answer.status.as_u16(), 422, "{}", answer.text());
+        let told: Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(
+            told["detail"],
+            "The field “url” cannot be used: it does not begin with https, and only the command line names deployments on \
+             the same machine. Nothing was changed."
+        );
+    }
 }
 
 async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &TestDb) {

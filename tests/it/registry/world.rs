@@ -51,6 +51,8 @@ pub struct Office {
     store: Store,
     keys: PathBuf,
     packages: PathBuf,
+    /// Lets scripts name deployments on this machine.
+    pub has_local_peers: bool,
 }
 
 /// A server in this process.
@@ -157,6 +159,7 @@ impl Office {
             store,
             keys,
             packages: place.dir.clone(),
+            has_local_peers: false,
         }
     }
 
@@ -415,6 +418,7 @@ impl Office {
             ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
         if let Some(own) = config.registry.own.as_mut() {
             limit(&mut own.misses.limits);
+            own.local_peers_by_api = self.has_local_peers;
         }
         let parts = ServiceInputs {
             clock: db.clock.clone() as Arc<dyn Clock>,

@@ -74,11 +74,18 @@ struct PagesParts {
     places: Arc<Semaphore>,
     /// Place for a verification.
     verifying: Semaphore,
+    /// Places for joins, each of which sends a request to an address that somebody names.
+    joining: Arc<Semaphore>,
+    /// True if scripts may name deployments on this machine, over HTTP.
+    has_local_peers: bool,
 }
 
 /// Maximum number of pages that are made for others at a time, and the longest wait for a place.
 const AT_ONCE: usize = 3;
 const PLACE_TIME: Duration = Duration::from_secs(10);
+
+/// Maximum number of deployments that are joined at a time.
+const JOINS_AT_ONCE: usize = 2;
 
 impl RegistryPages {
     pub(crate) fn new(
@@ -95,6 +102,8 @@ impl RegistryPages {
             contents: ContentsReader::new(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
             verifying: Semaphore::new(1),
+            joining: Arc::new(Semaphore::new(JOINS_AT_ONCE)),
+            has_local_peers: config.local_peers_by_api,
         }))
     }
 

@@ -21,7 +21,7 @@ use axum::http::StatusCode;
 use lockkeeper_registry::names::{InvalidNamePattern, NamePattern};
 use lockkeeper_registry::records::DeploymentName;
 use serde::Deserialize;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::super::namespaces::Visibility;
 use super::super::peers::{
@@ -138,13 +138,13 @@ pub(super) struct ApprovalBody {
 pub(super) struct EmptyBody {}
 
 impl InvitationBody {
-    fn read(self) -> Result<NewInvitation, WebError> {
+    fn read(self, pages: &RegistryPages) -> Result<NewInvitation, WebError> {
         let expires = self.expires.as_deref().unwrap_or(INVITATION_TIME);
         let expires = invitation_time(expires).map_err(|problem| {
             WebError::unusable_field("expires", &problem, "Write a time such as 12h or 7d.")
         })?;
         Ok(NewInvitation {
-            url: address(self.url)?,
+            url: address(self.url, pages)?,
             shares: patterns("share", &self.share)?,
             accepts: patterns("accept", &self.accept)?,
             visibility: self.visibility.unwrap_or(Visibility::Public),
@@ -154,9 +154,9 @@ impl InvitationBody {
 }
 
 impl JoinFields {
-    fn read(self) -> Result<JoinRequest, WebError> {
+    fn read(self, pages: &RegistryPages) -> Result<JoinRequest, WebError> {
         Ok(JoinRequest {
-            url: address(self.url)?,
+            url: address(self.url, pages)?,
             word: Secret::new(self.word.trim()),
             shares: patterns("share", &self.share)?,
             accepts: patterns("accept", &self.accept)?,
@@ -210,11 +210,17 @@ impl TermsBody {
     }
 }
 
-fn address(url: Option<PeerUrl>) -> Result<PeerUrl, WebError> {
-    url.ok_or_else(|| {
-        let way_out = "Give the address of the other deployment, such as https://mods.example.com.";
-        WebError::unusable_field("url", "it is missing", way_out)
-    })
+/// Returns the address of another deployment. An unencrypted one is on this machine, whose services are not for scripts.
+fn address(url: Option<PeerUrl>, pages: &RegistryPages) -> Result<PeerUrl, WebError> {
+    let problem = match url {
+        Some(url) if url.is_encrypted() || pages.0.has_local_peers => return Ok(url),
+        Some(_) => {
+            "it does not begin with https, and only the command line names deployments on the same machine"
+        }
+        None => "it is missing",
+    };
+    let way_out = "Give the address of the other deployment, such as https://mods.example.com.";
+    Err(WebError::unusable_field("url", problem, way_out))
 }
 
 fn patterns(field: &str, given: &[String]) -> Result<NamePatterns, WebError> {
@@ -243,7 +249,7 @@ pub(super) async fn invite(
     JsonBody(body): JsonBody<InvitationBody>,
 ) -> Result<(StatusCode, Json<InvitationView>), WebError> {
     let cause = permit(&web, &who).await?;
-    let invited = pages.0.peers.invite(body.read()?, &cause).await?;
+    let invited = pages.0.peers.invite(body.read(&pages)?, &cause).await?;
     let word = invited.ok_or_else(|| {
         WebError::conflict("Too many invitations", &sentence(TOO_MANY_INVITATIONS))
     })?;
@@ -259,10 +265,23 @@ pub(super) async fn join(
     JsonBody(body): JsonBody<JoinFields>,
 ) -> Result<(StatusCode, Json<PeerView>), WebError> {
     let cause = permit(&web, &who).await?;
-    let request = body.read()?;
+    let request = body.read(&pages)?;
+    let place = Arc::clone(&pages.0.joining).try_acquire_owned();
+    let place = place.map_err(|_| {
+        WebError::nothing_changed(
+            (StatusCode::SERVICE_UNAVAILABLE, "The server is busy"),
+            None,
+            "busy",
+            "The server joins other deployments for other requests at this moment.",
+            "Try again in half a minute.",
+        )
+    })?;
     let exchange = Arc::clone(&pages.0.peers);
     // A task of its own: when the client leaves or its time is over, the other deployment may have joined already.
-    let joined = tokio::spawn(async move { exchange.join(request, &cause).await });
+    let joined = tokio::spawn(async move {
+        let _place = place;
+        exchange.join(request, &cause).await
+    });
     let joined = joined
         .await
         .unwrap_or_else(|error| resume_unwind(error.into_panic()));
@@ -298,15 +317,27 @@ fn not_joined(fault: JoinFault) -> WebError {
                 "The administrator of the other deployment can show its peers, and remove this one from them.",
             )
         }
-        fault @ (JoinFault::Remote(_) | JoinFault::Key | JoinFault::NoInvitation) => {
-            WebError::not_read(
-                (StatusCode::BAD_GATEWAY, "Deployment not joined"),
-                "not_joined",
-                &shown(&sentence(&fault.to_string())),
-                "Check the address, and ask the administrator of the other deployment.",
+        fault @ (JoinFault::Refused(_) | JoinFault::Key | JoinFault::NoInvitation) => {
+            not_answered(&shown(&sentence(&fault.to_string())))
+        }
+        // A script names the address, so it must not read what anything but a deployment answers there.
+        JoinFault::Remote(why) => {
+            warn!(why = shown(&why), "Another deployment was not joined");
+            not_answered(
+                "The address does not answer as a deployment does. The log of this server has the details.",
             )
         }
     }
+}
+
+/// Failure of a join because of the other side.
+fn not_answered(why: &str) -> WebError {
+    WebError::not_read(
+        (StatusCode::BAD_GATEWAY, "Deployment not joined"),
+        "not_joined",
+        why,
+        "Check the address, and ask the administrator of the other deployment.",
+    )
 }
 
 /// `POST /api/registry/peers/{name}`: fields that are not given stay unchanged.

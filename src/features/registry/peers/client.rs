@@ -29,7 +29,7 @@ const SLOWEST: u64 = 64 * 1024;
 /// Maximum number of bytes of an answer that is neither a page nor a package.
 const MAX_ANSWER: usize = 256 << 10;
 /// Maximum number of characters of a refusal that are shown.
-const MAX_REFUSAL: usize = 200;
+pub(super) const MAX_REFUSAL: usize = 200;
 
 /// Sends requests to peers.
 pub(super) struct PeerClient(reqwest::Client);

@@ -205,6 +205,7 @@ impl IntoResponse for ExchangeRefusal {
                     JoinFault::Key => StatusCode::BAD_REQUEST,
                     JoinFault::Word
                     | JoinFault::NoInvitation
+                    | JoinFault::Refused(_)
                     | JoinFault::Remote(_)
                     | JoinFault::Database(_) => StatusCode::FORBIDDEN,
                 };

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::namespaces::Visibility;
 use super::super::service::Registry;
-use super::client::{ClientFault, PeerClient};
+use super::client::{ClientFault, MAX_REFUSAL, PeerClient};
 use super::model::{
     Invitation, NamePatterns, Peer, PeerUrl, is_token, is_word, new_token, new_word, secret_hash,
 };
@@ -88,7 +88,10 @@ pub enum JoinFault {
         "there is no invitation with this word. It was used, or it has expired. Ask for another one"
     )]
     NoInvitation,
-    /// The other side refused or did not answer.
+    /// The other side refused, with the reason of a deployment.
+    #[error("{0}")]
+    Refused(String),
+    /// The other side did not answer as a deployment does. The text may have a part of its answer.
     #[error("{0}")]
     Remote(String),
     /// A key is not one of this deployment name.
@@ -119,9 +122,32 @@ pub enum JoinFault {
     Database(#[from] sqlx::Error),
 }
 
+impl JoinFault {
+    /// Returns true if a deployment refuses a join with this text, which is cut off where refusals are.
+    fn is_refusal(text: &str) -> bool {
+        let known = [
+            Self::NoInvitation,
+            Self::Key,
+            Self::Same,
+            Self::OtherKey,
+            Self::TooMany,
+        ];
+        known.iter().any(|fault| {
+            let known: String = fault.to_string().chars().take(MAX_REFUSAL).collect();
+            known.trim() == text
+        })
+    }
+}
+
 impl From<ClientFault> for JoinFault {
     fn from(fault: ClientFault) -> Self {
-        Self::Remote(fault.to_string())
+        let why = fault.to_string();
+        match fault {
+            ClientFault::Status(_, text) if Self::is_refusal(&text) => Self::Refused(why),
+            ClientFault::Status(..) | ClientFault::Away(_) | ClientFault::Wrong(_) => {
+                Self::Remote(why)
+            }
+        }
     }
 }
 

@@ -72,6 +72,11 @@ impl PeerUrl {
     /// Maximum length in bytes, as it is stored.
     const MAX: usize = 500;
 
+    /// Returns true if requests to the address are encrypted. All others go to this machine.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
     /// Returns the address of something below the deployment. `path` has no leading slash.
     pub fn join(&self, path: &str) -> Url {
         let mut url = self.0.clone();

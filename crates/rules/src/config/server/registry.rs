@@ -164,6 +164,8 @@ pub struct OwnRegistry {
     pub packages: Option<ObjectStoreUrl>,
     /// Modules that are not in the registry.
     pub misses: RegistryMisses,
+    /// Permits that the API names deployments on this machine, over HTTP. No flag sets it; tests do.
+    pub local_peers_by_api: bool,
 }
 
 /// Settings for modules that are not in the registry.
@@ -302,6 +304,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             .expect("the number of attempts has a default"),
         packages: read_store(reader)?,
         misses: misses?,
+        local_peers_by_api: false,
     }))
 }
 

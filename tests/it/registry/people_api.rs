@@ -56,6 +56,9 @@ const EXPLAIN: &str = "/api/registry/explain";
 const SETUP: &str = "/api/registry/setup";
 const KEY: &str = "/api/registry/key";
 const VERIFY: &str = "/api/registry/verify";
+
+/// Minimum time between two verifications.
+const MINUTE: Duration = Duration::from_mins(1);
 const TAGS: &str = "/api/registry/tags";
 
 fn repo(name: &str) -> RepoId {
@@ -545,12 +548,21 @@ async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
         (&told["records"], &told["versions"]),
         (&2.into(), &2.into())
     );
+    db.clock.advance(MINUTE);
     let (one, other) = tokio::join!(verify(), verify());
     let mut both = [one.0, other.0];
     both.sort_unstable();
     assert_eq!(both, [200, 503], "{} {}", one.1, other.1);
     let busy = if one.0 == 503 { one.1 } else { other.1 };
     assert_eq!(busy["reason"], "busy", "{busy}");
+    // Every account may verify, and it keeps all processors busy.
+    db.clock.advance(MINUTE / 2);
+    let answer = script(&server, Method::POST, VERIFY, OPS, "").await;
+    assert_eq!(answer.status.as_u16(), 429, "{}", answer.text());
+    assert_eq!(answer.header("retry-after"), "30");
+    let told: Value = serde_json::from_str(answer.text()).unwrap();
+    assert_eq!(told["reason"], "too_soon", "{told}");
+    db.clock.advance(MINUTE / 2);
     assert_eq!(verify().await.0, 200);
 
     // It is for scripts of the whole server.
@@ -578,6 +590,7 @@ async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
 
     let renamed = "UPDATE registry_names SET name = 'acme/vpc/azurerm' WHERE name = 'acme/vpc/aws'";
     execute(db, renamed).await;
+    db.clock.advance(MINUTE);
     let (status, told) = verify().await;
     assert_eq!(status, 409, "{told}");
     let fault = "a name is missing in the list of names, that of module acme/vpc/aws";

@@ -33,10 +33,11 @@ use axum::Extension;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use chrono::{DateTime, Utc};
 use lockkeeper_registry::names::{NamePrefix, RegistryName};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::error;
 
@@ -72,8 +73,8 @@ struct PagesParts {
     contents: ContentsReader,
     /// Places for pages, which read many rows. Accounts of the whole server need none, so visitors do not keep them out.
     places: Arc<Semaphore>,
-    /// Place for a verification.
-    verifying: Semaphore,
+    /// Place for a verification, with the time at which the last one began.
+    verifying: AsyncMutex<Option<DateTime<Utc>>>,
     /// Places for joins, each of which sends a request to an address that somebody names.
     joining: Arc<Semaphore>,
     /// True if scripts may name deployments on this machine, over HTTP.
@@ -101,7 +102,7 @@ impl RegistryPages {
             misses: config.misses.clone(),
             contents: ContentsReader::new(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            verifying: Semaphore::new(1),
+            verifying: AsyncMutex::default(),
             joining: Arc::new(Semaphore::new(JOINS_AT_ONCE)),
             has_local_peers: config.local_peers_by_api,
         }))

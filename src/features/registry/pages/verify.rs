@@ -1,12 +1,17 @@
 //! `POST /api/registry/verify`: recomputes the log and the state of every version.
 //!
 //! This reads all of the registry, so a server does it for one request at a time, and stops before the time of the request
-//! is over. Packages are not read, because that takes as long as the store is large. The command line has neither limit.
+//! is over. Packages are not read, because that takes as long as the store is large. It needs all processors, so a minute
+//! passes between the beginnings of two of them. The command line has none of these limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::error;
@@ -14,33 +19,46 @@ use tracing::error;
 use super::super::service::RegistryError;
 use super::super::view::verified_json;
 use super::RegistryPages;
-use crate::kit::web::WebError;
 use crate::kit::web::answer::REQUEST_TIME;
 use crate::kit::web::csrf::Script;
+use crate::kit::web::text::seconds_text;
+use crate::kit::web::{WebError, WebState};
 
 /// Time limit of a verification. The rest of the time of a request is for the answer.
 const VERIFY_TIME: Duration = REQUEST_TIME.saturating_sub(Duration::from_secs(5));
 
-/// Way out of both limits.
+/// Minimum time between the beginnings of two verifications. Accounts that only read may request one.
+const VERIFY_INTERVAL: TimeDelta = TimeDelta::minutes(1);
+
+/// Way out of all limits.
 const ON_THE_MACHINE: &str = "Run `lockkeeper registry verify` on the machine of the server.";
 
 /// `POST /api/registry/verify`: 409 with the first fault if there is one. It changes nothing. Only scripts send it, so no page
 /// of somebody else can keep the server busy with it.
 pub(super) async fn verify(
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     pages: RegistryPages,
-) -> Result<(StatusCode, Json<Value>), WebError> {
-    let place = pages.0.verifying.try_acquire();
-    let _place = place.map_err(|_| {
-        WebError::not_read(
+) -> Result<(StatusCode, Json<Value>), Response> {
+    let place = pages.0.verifying.try_lock();
+    let mut last = place.map_err(|_| {
+        let busy = WebError::not_read(
             (StatusCode::SERVICE_UNAVAILABLE, "The server is busy"),
             "busy",
-            "The server verifies the registry for another request at this moment. Try again in half a minute.",
+            "The server verifies the registry for another request at this moment. Try again in a minute.",
             ON_THE_MACHINE,
-        )
+        );
+        busy.into_response()
     })?;
+    let now = web.clock.now();
+    if let Some(seconds) = last.and_then(|last| seconds_left(last, now)) {
+        return Err(too_soon(seconds));
+    }
+    // The client may leave before the end.
+    *last = Some(now);
     let verification = Box::pin(pages.0.registry.verify(false));
-    let verified = within(VERIFY_TIME, verification).await?;
+    let verified = within(VERIFY_TIME, verification).await;
+    let verified = verified.map_err(WebError::into_response)?;
     let status = match &verified {
         Ok(_) => StatusCode::OK,
         Err(fault) => {
@@ -49,6 +67,29 @@ pub(super) async fn verify(
         }
     };
     Ok((status, Json(verified_json(&verified, false))))
+}
+
+/// Returns the seconds until the next verification may begin. `None`: it may begin now.
+fn seconds_left(last: DateTime<Utc>, now: DateTime<Utc>) -> Option<i64> {
+    let since = now - last;
+    // A clock that was set back keeps nobody waiting.
+    let is_soon = since >= TimeDelta::zero() && since < VERIFY_INTERVAL;
+    let left = VERIFY_INTERVAL - since + TimeDelta::milliseconds(999);
+    is_soon.then(|| left.num_seconds())
+}
+
+fn too_soon(seconds: i64) -> Response {
+    let failure = WebError::not_read(
+        (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+        "too_soon",
+        &format!(
+            "The server has verified the registry less than a minute ago. Try again in {}.",
+            seconds_text(seconds)
+        ),
+        ON_THE_MACHINE,
+    );
+    let wait = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
+    (wait, failure).into_response()
 }
 
 /// Gives a verification up that takes too long.
@@ -76,6 +117,22 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+
+    #[test]
+    fn a_verification_begins_a_minute_after_the_last_one() {
+        let last: DateTime<Utc> = "2026-03-02T10:00:00Z".parse().unwrap();
+        for (milliseconds, left) in [
+            (0, Some(60)),
+            (1, Some(60)),
+            (59_000, Some(1)),
+            (59_999, Some(1)),
+            (60_000, None),
+            (-1, None),
+        ] {
+            let now = last + TimeDelta::milliseconds(milliseconds);
+            assert_eq!(seconds_left(last, now), left, "{milliseconds}");
+        }
+    }
 
     #[tokio::test]
     async fn a_verification_that_takes_too_long_names_the_command_line() {

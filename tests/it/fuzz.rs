@@ -17,7 +17,7 @@ use lockkeeper::workflow::parse_manifest;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use targets::{ALL, Target};
+use targets::{ALL, Target, is_harmless};
 
 /// Maximum length of a text. Longer texts find nothing new and take longer.
 const MAX_BYTES: usize = 20_000;
@@ -274,6 +274,34 @@ fn foreign_texts_of_the_corpus_have_something_to_read() {
 }
 
 /// Others are made from these, so most of their lines are read.
+#[test]
+fn nothing_comes_after_the_attributes_that_a_readme_can_have() {
+    let link = "rel=\"nofollow noreferrer\" href=\"https://example.com/a\"";
+    for (name, attributes) in [
+        ("a", link),
+        ("ol", "start=\"12\""),
+        ("pre", "class=\"excerpt\""),
+        ("p", ""),
+    ] {
+        assert!(is_harmless(name, attributes), "{name} {attributes}");
+        let more = format!("{attributes} onclick=\"x()\"");
+        assert!(!is_harmless(name, more.trim()), "{name} {more}");
+    }
+    for (name, attributes) in [
+        ("script", ""),
+        ("img", ""),
+        ("p", link),
+        ("a", "href=\"https://example.com\""),
+        ("a", "rel=\"nofollow noreferrer\" href=\"javascript:x\""),
+        ("a", "rel=\"nofollow noreferrer\" href=\"https://x"),
+        ("ol", "start=\"1\" onmouseover=x"),
+        ("ol", "start=\"x\""),
+        ("pre", "class=\"other\""),
+    ] {
+        assert!(!is_harmless(name, attributes), "{name} {attributes}");
+    }
+}
+
 #[test]
 fn the_pushes_of_the_corpus_are_pushes() {
     let commands = |body: Vec<u8>| PushRequest::read(&body).map(|push| push.commands.len());

@@ -124,6 +124,23 @@ impl HostilePush {
             Self::Own => &[200, 202, 403],
         }
     }
+
+    /// Returns the name of the counter of such pushes that were decided about.
+    pub fn counted_as(self) -> &'static str {
+        match self {
+            Self::Rubbish => "pushes refused: rubbish",
+            Self::Forged => "pushes refused: forged",
+            Self::BadSignature => "pushes refused: bad signature",
+            Self::OtherName => "pushes refused: other name",
+            Self::Takedown => "pushes refused: takedown",
+            Self::Own => "pushes answered: own record",
+        }
+    }
+
+    /// Returns true if the deployment can push this before it has published anything.
+    pub fn is_always_there(self) -> bool {
+        self != Self::Own
+    }
 }
 
 /// The deployment, with a listener on loopback.

@@ -273,15 +273,16 @@ pub(in crate::features::registry) async fn join(
         accepts: request.accepts,
         visibility: request.visibility,
     };
-    let outcome = store.registry_peer_join(&new, None, cause).await?;
-    if let Err(fault) = joined(&outcome) {
-        let why = match fault {
-            JoinFault::OtherKey => format!(
-                "{} belongs to a peer with another key here, even after that peer was removed",
-                new.name
-            ),
-            fault => fault.to_string(),
-        };
+    let why = match store.registry_peer_join(&new, None, cause).await? {
+        JoinOutcome::Joined => None,
+        JoinOutcome::OtherKey => Some(format!(
+            "{} belongs to a peer with another key here, even after that peer was removed",
+            new.name
+        )),
+        JoinOutcome::NoInvitation => Some(JoinFault::NoInvitation.to_string()),
+        JoinOutcome::TooMany => Some(JoinFault::TooMany.to_string()),
+    };
+    if let Some(why) = why {
         return Ok(Err(JoinFault::OneSided(why)));
     }
     let peer = store.registry_peer(&new.name).await?;

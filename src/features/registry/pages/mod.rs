@@ -75,7 +75,7 @@ struct PagesParts {
     places: Arc<Semaphore>,
     /// Place for a verification, with the time at which the last one began.
     verifying: AsyncMutex<Option<DateTime<Utc>>>,
-    /// Places for joins, each of which sends a request to an address that somebody names.
+    /// Places for joins. Each sends a request to an address that somebody names.
     joining: Arc<Semaphore>,
     /// True if scripts may name deployments on this machine, over HTTP.
     has_local_peers: bool,

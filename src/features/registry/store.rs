@@ -84,7 +84,7 @@ pub struct RegistryVersion {
     /// Time of the commit, if the version was fetched from a repository, here or at another deployment.
     pub committed_at: Option<DateTime<Utc>>,
     /// Way by which the version came. `None`: it was never here, and another deployment has deprecated it or taken it
-    /// down.
+    /// down before.
     pub origin: Option<VersionOrigin>,
     /// Login of the person or name of the token that published it, or address of the repository that it came from.
     pub published_by: Option<String>,

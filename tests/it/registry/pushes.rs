@@ -328,9 +328,10 @@ async fn a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker(db: 
             .take_down(key, TakedownKind::Security, "so it says")
             .await;
     }
-    // One takedown comes alone, and the other one in the same page as its version.
-    send(&one, &two, &push_of(&one, 3).await).await;
-    assert_eq!(state_of(&two, NET).await, Some(VersionState::Deleted));
+    // The takedowns come alone, and their versions afterwards.
+    for takedown in [3, 4] {
+        send(&one, &two, &push_of(&one, takedown).await).await;
+    }
     two.pull().await;
     for key in [NET, next] {
         assert_eq!(state_of(&two, key).await, Some(VersionState::Deleted));

@@ -857,8 +857,7 @@ impl Store {
             return Ok(());
         }
         let now = kept_time(self.now());
-        let (mut new, mut new_names) = (BTreeSet::new(), BTreeSet::new());
-        let mut changed = BTreeSet::new();
+        let (mut new_names, mut changed) = (BTreeSet::new(), BTreeSet::new());
         let (mut added, mut fetched, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let (mut appended, mut events) = (Vec::new(), Vec::new());
         for record in records {
@@ -871,7 +870,6 @@ impl Store {
             };
             if version.known.state() == VersionState::Absent {
                 new_names.insert(key.name());
-                new.insert(key);
             }
             *version = version.clone().merged(known, record);
             changed.insert(key);
@@ -902,17 +900,6 @@ impl Store {
         cached_in_tx(tx, &fetched).await?;
         // The same records may have added the version, so everything of it is there before it is taken away again.
         contents_remove_in_tx(tx, &deleted, now).await?;
-        // No brake counts the takedown of a version that comes with it. So it is one of a version that was never here.
-        let gone = deleted.into_iter().filter(|key| new.contains(key));
-        let gone = gone.filter_map(|key| versions.get(key));
-        let never_here: Vec<RegistryVersion> = gone
-            .map(|version| RegistryVersion {
-                origin: None,
-                ..version.clone()
-            })
-            .collect();
-        let never_here: Vec<&RegistryVersion> = never_here.iter().collect();
-        versions_write_in_tx(tx, &never_here).await?;
         let end = LogEnd::read_in_tx(tx).await?;
         log_append_in_tx(tx, end, &appended, now).await?;
         self.lock_events_in_tx(tx, events).await

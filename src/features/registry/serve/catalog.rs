@@ -248,8 +248,6 @@ impl Catalog {
         if last.arrived > number {
             return last.shared();
         }
-        // Requests that have already arrived at the socket share the reading.
-        tokio::task::yield_now().await;
         // A request that is cancelled while it reads leaves everything as it was, and the next one reads.
         let arrived = self.arrived.load(Ordering::SeqCst);
         let read = self.read(&mut reader).await;

@@ -19,6 +19,8 @@ fn vectors() -> PathBuf {
 fn printed_by_go(args: &[&str]) -> String {
     let interop = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
     let packages = PathBuf::from(interop).join("go-vectors");
+    // `go` would make the folder.
+    assert!(packages.is_dir(), "run `make interop`");
     let packages = packages.to_str().unwrap();
     let variables = [
         ("GOMODCACHE", packages),

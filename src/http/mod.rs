@@ -5,14 +5,19 @@
 mod events;
 mod intake;
 
+use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::Method;
+use axum::http::{Method, header};
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::post;
+use futures::stream;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
@@ -135,9 +140,18 @@ pub(crate) fn with_go_imports(router: Router, door: Arc<RegistryDoor>) -> Router
         .clone()
         .layer(middleware::from_fn_with_state(door, registry::lead_go));
     Router::new().fallback(move |request: Request| {
+        let is_head = *request.method() == Method::HEAD;
         let is_go_get = registry::is_go_get(request.uri());
         let chosen = if is_go_get { &of_go } else { &router };
-        TowerToHyperService::new(chosen.clone()).call(request)
+        let answer = TowerToHyperService::new(chosen.clone()).call(request);
+        async move {
+            let mut response = answer.await?;
+            // The length of an empty body would pass for that of the answer to a GET request, which can be a stream.
+            if is_head && !response.headers().contains_key(header::CONTENT_LENGTH) {
+                *response.body_mut() = Body::from_stream(stream::empty::<io::Result<Bytes>>());
+            }
+            Ok::<Response, Infallible>(response)
+        }
     })
 }
 

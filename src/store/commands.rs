@@ -129,7 +129,7 @@ pub struct FinishedCommand {
 pub struct ResultPart {
     pub command: CommandId,
     /// Number of parts from this one to the last one.
-    left: i64,
+    pub left: i64,
 }
 
 impl ResultPart {

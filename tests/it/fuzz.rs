@@ -273,7 +273,6 @@ fn foreign_texts_of_the_corpus_have_something_to_read() {
     );
 }
 
-/// Others are made from these, so most of their lines are read.
 #[test]
 fn nothing_comes_after_the_attributes_that_a_readme_can_have() {
     let link = "rel=\"nofollow noreferrer\" href=\"https://example.com/a\"";
@@ -302,6 +301,7 @@ fn nothing_comes_after_the_attributes_that_a_readme_can_have() {
     }
 }
 
+/// Others are made from these, so most of their lines are read.
 #[test]
 fn the_pushes_of_the_corpus_are_pushes() {
     let commands = |body: Vec<u8>| PushRequest::read(&body).map(|push| push.commands.len());

@@ -428,7 +428,7 @@ async fn stale(
         return Ok(None);
     }
     let message = "it is not certain that a comment showed the plan when its approval was requested. Nothing was approved.";
-    let hint = "Look at what the policies found, then comment the command again. If no comment shows it, plan again first."
+    let hint = "Look at what the policies found, then comment the command again. If that is refused as well, plan again first."
         .to_owned();
     Ok(Some(UserText::new(message, [hint])))
 }

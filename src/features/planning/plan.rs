@@ -64,6 +64,7 @@ pub(super) async fn by_comment(
     if let Some(refusal) =
         projects::argument_refusal(cx.ctx, CommandName::Plan, &command.extra_args, &[])
     {
+        forget_attempt(cx).await?;
         return Ok(refusal);
     }
     run(cx, command, &ProjectSelection::Asked(&command.target)).await
@@ -122,15 +123,7 @@ async fn run(
         vec![]
     })
     .await?;
-    // A plan that the end of the server interrupted is made again (P3). Only an attempt that had started has runs.
-    if cx.row.state == CommandState::Running {
-        let store = &cx.ctx.store;
-        super::forget_cut_off(cx.ctx, store.run_list(cx.row.id).await?).await?;
-        // The reply may not show them, if this attempt comes to another end (P5).
-        store
-            .plan_discard_of_command(&cx.pull.at, cx.row.id)
-            .await?;
-    }
+    forget_attempt(cx).await?;
     let given = HookFacts::of(&command.target, &command.extra_args);
     let work = match boxed(|| projects::select(cx, wanted, given)).await {
         Ok(work) => work,
@@ -197,6 +190,18 @@ async fn run(
         behind,
         ..reply
     })
+}
+
+/// Ends what an earlier attempt of the command has left. A plan that the end of the server interrupted is made again (P3).
+async fn forget_attempt(cx: &CommandCx<'_>) -> Result<(), sqlx::Error> {
+    // Only an attempt that had started has runs.
+    if cx.row.state != CommandState::Running {
+        return Ok(());
+    }
+    let store = &cx.ctx.store;
+    super::forget_cut_off(cx.ctx, store.run_list(cx.row.id).await?).await?;
+    // If this attempt comes to another end, its reply does not show them (P5).
+    store.plan_discard_of_command(&cx.pull.at, cx.row.id).await
 }
 
 /// Returns true if a plan sets statuses before its projects are known, and also if there are none.

@@ -44,7 +44,7 @@ pub(super) async fn by_author(
         (0, Some(shown_at)) => shown_at < until,
         (0, None) => end <= until,
         _ => {
-            let posted = replies::posted_at(store, &cx.pull.at, run.command, end).await?;
+            let posted = replies::posted_at(store, &cx.pull.at, run.command, &times).await?;
             posted.is_some_and(|posted| posted <= until.min(read_at))
         }
     })

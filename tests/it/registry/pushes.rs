@@ -377,6 +377,15 @@ async fn a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker(db: 
         assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
     }
     assert_eq!(two.server.status(&info, &two.token).await, 200);
+
+    // It is removed.
+    let turns = [PeerState::Joined, PeerState::Suspended, PeerState::Removed];
+    for turn in turns.windows(2) {
+        assert!(two.turn(ONE, turn[0], turn[1]).await);
+    }
+    for path in &of_versions {
+        assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
+    }
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 

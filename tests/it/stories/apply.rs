@@ -361,7 +361,7 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
 
     **Apply refused**: it is not certain that a comment showed the plan when its apply was requested. Nothing was applied.
 
-    * Look at the plan, then run the command again. If no comment shows it, plan again first.
+    * Look at the plan, then run the command again. If that is refused as well, plan again first.
 
     * To **apply** this project again, comment:
       ```shell

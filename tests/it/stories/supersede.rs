@@ -14,6 +14,7 @@ use crate::support::rows::recent_runs;
 
 story!(
     a_push_during_a_plan_takes_its_place,
+    a_plan_of_a_command_that_is_superseded_is_discarded,
     a_push_while_a_plan_waits_takes_its_place_and_leaves_the_apply_alone,
     a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off,
     whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_one,
@@ -59,6 +60,35 @@ fn statuses_of(bot: &Bot, commit: &CommitSha) -> String {
     let mut lines: Vec<String> = statuses.iter().map(line).collect();
     lines.sort();
     lines.concat()
+}
+
+/// The first project is planned when the push arrives, and no comment shows that plan.
+async fn a_plan_of_a_command_that_is_superseded_is_discarded(backend: Backend) {
+    const ORDER: (&str, &str) = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- name: app\n  dir: app\n- name: net\n  dir: network\n  execution_order_group: 1\n",
+    );
+    let mut bot = Bot::new(backend, &[NETWORK, APP, ORDER]).await;
+    bot.push("wider", &[WAITS, ("app/main.tf", "# wide\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    let plans = async |bot: &Bot| bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    assert_eq!(plans(&bot).await.len(), 1);
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    end_of(command).await;
+    assert_eq!(plans(&bot).await, []);
+    bot.settle().await;
+    assert_eq!(plans(&bot).await.len(), 2);
+    bot.answer(pull);
+    bot.end(&["acme/infra/app/default by #1", LOCK]).await;
 }
 
 async fn end_of(command: JoinHandle<Tick>) {

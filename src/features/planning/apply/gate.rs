@@ -295,7 +295,7 @@ async fn looked_at(
     let (message, hint) = if is_comment {
         (
             "it is not certain that a comment showed the plan when its apply was requested. Nothing was applied.",
-            "Look at the plan, then run the command again. If no comment shows it, plan again first.",
+            "Look at the plan, then run the command again. If that is refused as well, plan again first.",
         )
     } else {
         (

@@ -321,35 +321,33 @@ impl Catalog {
         Ok(keys.filter(|keys| i64::try_from(keys.len()) == Ok(count)))
     }
 
-    /// Returns a version in any state but absent. One that was never here exists only for the readers of its name: else a
-    /// deployment that was accepted for a name once could close any public module for good, with takedowns of versions that
-    /// it makes up.
+    /// Returns a version in any state but absent. One that was never here, and was taken down, is absent unless that counts.
     pub async fn version(
         &self,
         snapshot: CatalogState,
         key: &VersionKey,
     ) -> Result<Option<Arc<KeptVersion>>, RegistryError> {
-        let version = self.version_of_anybody(snapshot, key).await?;
+        let version = self.stored_version(snapshot, key).await?;
         if let Some(version) = &version
             && !version.version.was_here()
-            && !self.has_readers(snapshot, &key.name()).await?
+            && !self.takedowns_count(snapshot, &key.name()).await?
         {
             return Ok(None);
         }
         Ok(version)
     }
 
-    /// Returns true if a name is in a namespace, or if a deployment is accepted for it.
-    async fn has_readers(
+    async fn takedowns_count(
         &self,
         snapshot: CatalogState,
         name: &RegistryName,
     ) -> Result<bool, RegistryError> {
         let namespaces = self.namespaces(snapshot).await?;
-        Ok(namespaces.of(name).is_some())
+        Ok(namespaces.count_takedowns(name))
     }
 
-    async fn version_of_anybody(
+    /// Returns a version in any state but absent, whether it was here or not.
+    pub async fn stored_version(
         &self,
         snapshot: CatalogState,
         key: &VersionKey,
@@ -400,16 +398,17 @@ impl Catalog {
         snapshot: CatalogState,
         name: &RegistryName,
     ) -> Result<Arc<KeptName>, RegistryError> {
-        let known = self.name_of_anybody(snapshot, name).await?;
+        let known = self.stored_name(snapshot, name).await?;
         if let Some(were_here) = &known.were_here
-            && !self.has_readers(snapshot, name).await?
+            && !self.takedowns_count(snapshot, name).await?
         {
             return Ok(Arc::clone(were_here));
         }
         Ok(known)
     }
 
-    async fn name_of_anybody(
+    /// Returns the versions of a name in any state, whether they were here or not.
+    pub async fn stored_name(
         &self,
         snapshot: CatalogState,
         name: &RegistryName,

@@ -170,11 +170,13 @@ async fn name(
             elsewhere: Vec::new(),
         });
     }
-    let here = known.versions.iter();
-    let here: HashSet<&GoVersion> = here
+    // Also those that were never here: one that was taken down is not fetched.
+    let stored = door.catalog.stored_name(snapshot, &name).await?;
+    let stored = stored.versions.iter();
+    let stored: HashSet<&GoVersion> = stored
         .filter_map(|version| Some(version.key.as_go()?.1))
         .collect();
-    let elsewhere = there.iter().filter(|version| !here.contains(*version));
+    let elsewhere = there.iter().filter(|version| !stored.contains(*version));
     let mut elsewhere: Vec<GoVersion> = elsewhere.cloned().collect();
     elsewhere.sort_unstable();
     elsewhere.dedup();

@@ -314,6 +314,11 @@ impl RegistryDoor {
         // The version is not here, or the reader may not read the name.
         let name = key.name();
         self.check(snapshot, reader, &name, Some(key)).await?;
+        let stored = self.catalog.stored_version(snapshot, key).await?;
+        if stored.is_some_and(|stored| stored.version.known.state() == VersionState::Deleted) {
+            // It is not fetched, although its takedown does not count.
+            return Err(refusal);
+        }
         let namespaces = self.catalog.namespaces(snapshot).await?;
         let facts = namespaces.miss_facts(&name);
         match self.misses.ask(token, key, facts).await? {

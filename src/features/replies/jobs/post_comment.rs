@@ -7,6 +7,8 @@
 //! The comments of a result count down what is left to be shown of it, in their order. If one cannot be posted, the result
 //! never counts as shown, and nobody applies a plan that a comment should have shown.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -18,7 +20,7 @@ use crate::forges::PostedComment;
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient, write_permit};
 use crate::model::{CommandId, PullRef};
 use crate::queue::{Job, JobError, RunningJob};
-use crate::store::{JobState, ResultPart, Store};
+use crate::store::{JobState, ResultPart, ResultTimes, Store};
 
 /// Maximum lag of the forge's clock behind ours.
 const SKEW: TimeDelta = TimeDelta::minutes(10);
@@ -88,31 +90,36 @@ impl PostComment {
     }
 }
 
-/// Returns when the last comment with the result of a command was posted, by the clock of the server that posted it. `None`:
-/// not all of them are.
+/// Returns when the last of the comments that are left of a result was posted, by the clock of the server that posted it.
+/// `None`: it is not certain that all of them are.
 ///
 /// A server of version 0.2.0 that works beside this one does not record that it has posted a comment, but it ends the job.
 pub(crate) async fn posted_at(
     store: &Store,
     pull: &PullRef,
     command: CommandId,
-    ended: DateTime<Utc>,
+    times: &ResultTimes,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let Some(ended) = times.finished_at else {
+        return Ok(None);
+    };
     let lane = lane(pull);
     let jobs = store.job_list_of_lane(&lane, PostComment::KIND, ended - SKEW);
-    let mut last = None;
-    for job in jobs.await? {
+    let mut posted = BTreeMap::new();
+    for job in jobs
+        .await?
+        .into_iter()
+        .filter(|job| job.state == JobState::Done)
+    {
         let comment = serde_json::from_str::<PostComment>(&job.payload).ok();
         let part = comment.and_then(|comment| comment.shows);
-        if part.is_none_or(|part| part.command != command) {
-            continue;
+        if let Some(part) = part.filter(|part| part.command == command) {
+            posted.insert(part.left, job.finished_at);
         }
-        if job.state != JobState::Done {
-            return Ok(None);
-        }
-        last = last.max(job.finished_at);
     }
-    Ok(last)
+    let left = (1..=times.comments_left).map(|left| posted.get(&left).copied().flatten());
+    let left: Option<Vec<DateTime<Utc>>> = left.collect();
+    Ok(left.and_then(|times| times.into_iter().max()))
 }
 
 fn lane(pull: &PullRef) -> String {

@@ -395,6 +395,7 @@ impl Bot {
     /// takes over is another replica. Leases of the dead one are over.
     pub async fn crash_and_restart(&mut self) {
         self.door.abort();
+        self.db.end_statements().await;
         self.replicas += 1;
         self.db.clock.advance(lockkeeper::queue::LEASE * 2);
         self.replica = build(&self.db, &self.flags, self.replicas).await;

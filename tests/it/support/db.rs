@@ -70,6 +70,17 @@ impl TestDb {
         open(&self.url, &self.clock, &self.ids).await
     }
 
+    /// Waits until PostgreSQL has executed what it was sent. A dead server does not take its last statement with it, and work
+    /// of another one that ends in between would find its job claimed.
+    pub async fn end_statements(&self) {
+        if let DatabaseUrl::Postgres(_) = &self.url {
+            let wait = "DO $$ BEGIN WHILE EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() \
+                 AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state = 'active') LOOP \
+                 PERFORM pg_sleep(0.001); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
+            execute(self, wait).await;
+        }
+    }
+
     /// Returns the time of the test's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()

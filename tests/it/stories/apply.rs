@@ -389,13 +389,7 @@ async fn a_plan_is_not_applied_before_a_comment_shows_it(backend: Backend) {
     );
     let mut bot = Bot::new(backend, &[NETWORK, APP, ORDER]).await;
     let slow = ("app/main.tf", "# fake: wait plan\n");
-    bot.push("wider", &[WIDER, slow]).await;
-    let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+    let pull = bot.announce_pull("wider", &[WIDER, slow]).await;
     let planning = bot.begin_command();
     bot.printed("waiting").await;
     let stored = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();

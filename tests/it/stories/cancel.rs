@@ -36,14 +36,9 @@ async fn comments(bot: &Bot, pull: PullNumber, who: &str, text: &str) {
 
 async fn planning(backend: Backend) -> (Bot, PullNumber, JoinHandle<Tick>) {
     let bot = Bot::new(backend, &[NETWORK, APP]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")])
-        .await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", "# fake: hang plan\n")])
+        .await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
     (bot, pull, command)

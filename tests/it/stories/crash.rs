@@ -384,13 +384,7 @@ async fn a_plan_of_an_attempt_that_was_cut_off_is_not_applied(backend: Backend) 
     let mut bot = Bot::new(backend, &[NETWORK, app, ORDER]).await;
     let wide = ("network/main.tf", "# wide\n");
     let slow = ("app/main.tf", "# fake: wait plan\n");
-    bot.push("wider", &[wide, slow]).await;
-    let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+    let pull = bot.announce_pull("wider", &[wide, slow]).await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     command.abort();
@@ -408,21 +402,14 @@ async fn a_plan_of_an_attempt_that_was_cut_off_is_not_applied(backend: Backend) 
     let told = bot.answer(pull);
     let refused = "**Apply refused**: there is no plan of that project in this pull request.";
     assert!(told.starts_with(refused), "{told}");
-    let locks = bot.locks().await;
-    let locks: Vec<&str> = locks.iter().map(String::as_str).collect();
-    bot.end(&locks).await;
+    bot.end(&["acme/infra/app/default by #1", LOCK]).await;
 }
 
 async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
-        .await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     command.abort();
@@ -518,14 +505,9 @@ async fn runs(bot: &Bot) -> String {
 
 async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
-        .await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     bot.replica.ctx.runs.interrupt.cancel();
@@ -857,14 +839,9 @@ async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Ba
 
 async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")])
-        .await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", "# fake: hang plan\n")])
+        .await;
     for times in 1..=4 {
         let command = bot.begin_command();
         bot.calls_of("plan network", times).await;

@@ -23,14 +23,9 @@ fn eyes(bot: &Bot, comment: u64) -> bool {
 
 async fn comments_during_a_run_are_reacted_to_at_once_and_answered_in_order(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &EYES).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
-        .await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     let first = bot

@@ -2,12 +2,12 @@
 //! kept.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Fault, NewPull};
+use lockkeeper::emulator::Fault;
 use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::{Bot, REPO};
+use crate::support::bot::Bot;
 use crate::support::db::{Backend, execute, story};
 
 story!(
@@ -38,13 +38,9 @@ async fn planning(
     tokio::task::JoinHandle<lockkeeper::queue::Tick>,
 ) {
     let bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", order)]).await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", order)])
+        .await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     bot.settle_short().await;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::emulator::{Delivering, NewPull, NewTeam, Role};
+use lockkeeper::emulator::{Delivering, NewTeam, Role};
 use lockkeeper::model::{CommandKind, CommandOutcome, PullNumber};
 use lockkeeper::queue::Tick;
 use serde_json::{Value, json};
@@ -156,13 +156,7 @@ async fn nobody_approves_a_plan_before_a_comment_shows_its_violations(backend: B
     ];
     let mut bot = Bot::with(backend, &[NETWORK, APP, ORDER], &flags).await;
     let slow = ("app/main.tf", "# fake: wait plan\n");
-    bot.push("wider", &[WIDER, slow]).await;
-    let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+    let pull = bot.announce_pull("wider", &[WIDER, slow]).await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     let recorded = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use lockkeeper::emulator::{Change, NewPull};
+use lockkeeper::emulator::Change;
 use lockkeeper::model::{PullNumber, PullRef, Sha256Digest, Subject};
 use lockkeeper::queue::Tick;
 use lockkeeper_policy::verdict::{Verdict, VerdictOutcome};
@@ -565,13 +565,7 @@ async fn a_plan_is_cancelled_while_conftest_works(backend: Backend) {
         ("enable-policy-checks", "true"),
     ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
-    bot.push("wider", &[WIDER]).await;
-    let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+    let pull = bot.announce_pull("wider", &[WIDER]).await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
     bot.github

@@ -124,13 +124,7 @@ async fn plans_and_applies_work_whichever_server_takes_them() {
 /// Starts a bot whose plan is running and waits for a signal to go on.
 async fn in_the_middle_of_a_plan() -> (Bot, PullNumber, tokio::task::JoinHandle<Tick>) {
     let bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
-    bot.push("wider", &[WAITING]).await;
-    let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+    let pull = bot.announce_pull("wider", &[WAITING]).await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     bot.settle_short().await;

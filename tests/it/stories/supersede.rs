@@ -2,7 +2,6 @@
 //! older.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::NewPull;
 use lockkeeper::model::{CommitSha, PullNumber};
 use lockkeeper::queue::Tick;
 use tokio::task::JoinHandle;
@@ -36,13 +35,10 @@ async fn planning(
     flags: &[(&str, &str)],
 ) -> (Bot, PullNumber, CommitSha) {
     let bot = Bot::with(backend, &[NETWORK, APP], flags).await;
-    let head = bot.push("wider", &[("network/main.tf", main)]).await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", main)])
+        .await;
+    let head = bot.github.pull(REPO, pull).unwrap().head;
     (bot, pull, head)
 }
 
@@ -69,14 +65,9 @@ async fn a_plan_of_a_command_that_is_superseded_is_discarded(backend: Backend) {
         "version: 3\nprojects:\n- name: app\n  dir: app\n- name: net\n  dir: network\n  execution_order_group: 1\n",
     );
     let mut bot = Bot::new(backend, &[NETWORK, APP, ORDER]).await;
-    bot.push("wider", &[WAITS, ("app/main.tf", "# wide\n")])
-        .await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[WAITS, ("app/main.tf", "# wide\n")])
+        .await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     let plans = async |bot: &Bot| bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();

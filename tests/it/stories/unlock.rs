@@ -1,7 +1,6 @@
 //! Stories about releasing locks: by comment, by the end of the pull request, and during a run.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::NewPull;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 use tokio::task::JoinHandle;
@@ -29,13 +28,9 @@ async fn under_way(
     word: &str,
 ) -> (Bot, PullNumber, JoinHandle<Tick>) {
     let bot = Bot::new(backend, &[NETWORK, APP]).await;
-    bot.push("wider", &[("network/main.tf", main)]).await;
     let pull = bot
-        .github
-        .open_pull(REPO, NewPull::from_branch("wider"))
-        .await
-        .unwrap();
-    bot.settle_short().await;
+        .announce_pull("wider", &[("network/main.tf", main)])
+        .await;
     let command = bot.begin_command();
     bot.printed(word).await;
     (bot, pull, command)

@@ -189,14 +189,23 @@ impl Bot {
 
     /// Pushes changed files to a branch and opens a pull request from it.
     pub async fn open_pull(&mut self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
-        self.push(branch, files).await;
-        let pull = self
-            .github
-            .open_pull(REPO, NewPull::from_branch(branch))
-            .await
-            .expect("the pull is opened");
+        let pull = self.pushed_pull(branch, files).await;
         self.settle().await;
         pull
+    }
+
+    /// Opens a pull request with changed files. The server knows of it, and has not begun to plan it.
+    pub async fn announce_pull(&self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
+        let pull = self.pushed_pull(branch, files).await;
+        self.settle_short().await;
+        pull
+    }
+
+    async fn pushed_pull(&self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
+        self.push(branch, files).await;
+        let pull = NewPull::from_branch(branch);
+        let pull = self.github.open_pull(REPO, pull).await;
+        pull.expect("the pull is opened")
     }
 
     /// Pushes changed files to a branch.

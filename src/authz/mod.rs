@@ -27,7 +27,7 @@ pub use web::{by_web, offers as web_offers};
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
 use crate::forges::ForgeError;
-use crate::model::{Cause, LockEventKind, NewLockEvent, code_span};
+use crate::model::{Cause, LockEventKind, NewLockEvent, RepoId, code_span};
 use crate::queue::JobError;
 
 /// Decision about one action.
@@ -103,6 +103,14 @@ pub async fn check_from(
     let decision = decide(ctx, who, action, on).await?;
     record(ctx, who, remote, action, on, &decision).await?;
     Ok(decision)
+}
+
+/// Asks the forge about the author of a comment, so that [`check`] finds the answer cached. It decides nothing. What
+/// needs the newest answer, or is not decided by the permission in the repository, waits for [`check`].
+pub async fn ask_early(ctx: &Ctx, who: &Identity, action: Action, at: &RepoId) {
+    if matches!(who, Identity::Commenter(_)) && !has_rules(ctx) {
+        writers::ask_early(ctx, who, action, at).await;
+    }
 }
 
 /// Records a denial in the audit log.

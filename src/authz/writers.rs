@@ -38,6 +38,14 @@ pub(super) async fn by_permission(
     })
 }
 
+/// Asks for the answer that [`by_permission`] will need, so that it is cached. If the forge does not answer, the
+/// decision asks again.
+pub(super) async fn ask_early(ctx: &Ctx, who: &Identity, action: Action, at: &RepoId) {
+    if ctx.settings.permissions.commenters == Commenters::Writers && !is_asked_fresh(action) {
+        ask(ctx, at, who.name(), false).await.ok();
+    }
+}
+
 /// Decides whether the code of a pull request may be planned although nobody with write access requested it. Only
 /// people with write access push to a branch of the repository itself. For a fork, everybody who can have pushed must
 /// have write access: the author of the pull request, the owner of the fork, and the reported pusher.

@@ -192,15 +192,11 @@ impl Checkouts {
         if pull.at.subject.is_application() {
             return self.fetch_application(pull).await;
         }
-        let base_ref = RefName::branch(&pull.base_branch);
-        if let Some(base) = self.base_if_here(pull, &base_ref).await? {
-            return Ok(Source {
-                pull: pull.at.clone(),
-                head: pull.head.clone(),
-                base_branch: pull.base_branch.clone(),
-                base,
-            });
+        let here = self.source_if_here(&pull.at, &pull.head, &pull.base_branch);
+        if let Some(source) = here.await? {
+            return Ok(source);
         }
+        let base_ref = RefName::branch(&pull.base_branch);
         let fetched = self
             .fetch_commit(&pull.at, Some(&pull.head), std::slice::from_ref(&base_ref))
             .await?;
@@ -216,41 +212,44 @@ impl Checkouts {
         })
     }
 
-    /// Returns the newest commit of the base branch if the mirror already has this commit and the head. Then a fetch
-    /// would bring nothing. The refs of the mirror must lead to both, so that upkeep keeps their objects.
-    async fn base_if_here(
+    /// Returns this head and the newest commit of the base branch if the mirror already has both. Then a fetch would
+    /// bring nothing. The refs of the mirror must lead to both, so that upkeep keeps their objects.
+    pub async fn source_if_here(
         &self,
-        pull: &Pull,
-        base_ref: &RefName,
-    ) -> Result<Option<CommitSha>, CheckoutError> {
-        let repo = &pull.at.repo;
+        at: &PullRef,
+        head: &CommitSha,
+        base_branch: &BranchName,
+    ) -> Result<Option<Source>, CheckoutError> {
+        let repo = &at.repo;
         let mirror = self.git.mirror(repo);
         self.check_mirror(repo)?;
         if mirror.is_damaged() || mirror.is_partial() {
             return Ok(None);
         }
-        let Some(head_ref) = self.head_ref(&pull.at).await? else {
+        let Some(head_ref) = self.head_ref(at).await? else {
             return Ok(None);
         };
-        if mirror.leads_elsewhere(&head_ref, &pull.head)
-            || mirror.commit_if_known(&head_ref).await.as_ref() != Some(&pull.head)
+        if mirror.leads_elsewhere(&head_ref, head)
+            || mirror.commit_if_known(&head_ref).await.as_ref() != Some(head)
         {
             return Ok(None);
         }
-        let Some(base) = mirror.commit_if_known(base_ref).await else {
+        let base_ref = RefName::branch(base_branch);
+        let Some(base) = mirror.commit_if_known(&base_ref).await else {
             return Ok(None);
         };
         // Without an answer, the fetch tells what is wrong.
-        let tip = self
-            .forges
-            .of(repo)?
-            .branch_tip(repo, &pull.base_branch)
-            .await;
-        let base = tip.ok().flatten().filter(|tip| *tip == base);
-        if base.is_some() {
-            self.syncer.used(repo).await;
+        let tip = self.forges.of(repo)?.branch_tip(repo, base_branch).await;
+        if tip.ok().flatten().as_ref() != Some(&base) {
+            return Ok(None);
         }
-        Ok(base)
+        self.syncer.used(repo).await;
+        Ok(Some(Source {
+            pull: at.clone(),
+            head: head.clone(),
+            base_branch: base_branch.clone(),
+            base,
+        }))
     }
 
     /// Returns the ref of the head of a pull in its repository, if the forge keeps one there.

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span};
 
+use super::early::EarlyAnswers;
 use super::stop::Stop;
 use super::{
     apply, approve_policies, cancel, explain, give_up, guards, help, hooks, interrupted,
@@ -48,6 +49,8 @@ pub(super) struct CommandCx<'a> {
     pub ctx: &'a RunCtx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
+    /// Answers of the forge that came with the pull request.
+    pub(super) early: EarlyAnswers,
     /// Cancelled when the command has to stop: the pull request was closed, the server will not wait, or another
     /// replica took the command over.
     pub stop: CancellationToken,
@@ -384,7 +387,11 @@ async fn work(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Wo
         return Ok(WorkRound::Over(reply));
     }
     let known = ctx.store.head_get(&row.pull).await?;
-    let pull = match boxed(|| facts(ctx, row, attempt)).await {
+    let (pull, early) = tokio::join!(
+        boxed(|| facts(ctx, row, attempt)),
+        boxed(|| EarlyAnswers::ask(ctx, row, &spec, known.as_ref())),
+    );
+    let pull = match pull {
         Ok(pull) => pull,
         Err(stop) => {
             return refuse(ctx, row, &spec, stop.into_reply()?)
@@ -404,7 +411,7 @@ async fn work(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Wo
         WorkRound::Over(refuse(ctx, row, &spec, refusal).await?)
     } else {
         note_head(ctx, &pull, known.as_ref(), &spec).await?;
-        boxed(|| carry_out(ctx, row, &pull, &spec, attempt)).await?
+        boxed(|| carry_out(ctx, row, &pull, early, &spec, attempt)).await?
     };
     Ok(match round {
         WorkRound::Over(reply) => WorkRound::Over(Reply {
@@ -498,6 +505,7 @@ async fn carry_out(
     ctx: &RunCtx,
     row: &CommandRow,
     pull: &Pull,
+    early: EarlyAnswers,
     spec: &CommandSpec,
     attempt: &RunningJob,
 ) -> Result<WorkRound, JobError> {
@@ -521,6 +529,7 @@ async fn carry_out(
         ctx,
         row,
         pull,
+        early,
         stop: stop.token.clone(),
         lost: attempt.lost.clone(),
         fate: OnceLock::new(),

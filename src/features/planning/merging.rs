@@ -13,6 +13,7 @@ use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::early::EarlyAnswers;
 use super::policies::{PlannedRules, Policies};
 use super::policy_checks;
 use super::projects::{self, Work};
@@ -311,6 +312,7 @@ pub(crate) async fn merge(
         ctx,
         row,
         pull: &pull,
+        early: EarlyAnswers::default(),
         stop: CancellationToken::new(),
         lost: attempt.lost.clone(),
         fate: OnceLock::new(),

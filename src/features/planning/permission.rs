@@ -55,6 +55,13 @@ pub(super) async fn check(
     Ok(Some(reply))
 }
 
+/// Asks the forge about the author of a command before [`check`] needs the answer.
+pub(super) async fn ask_early(ctx: &Ctx, row: &CommandRow, spec: &CommandSpec) {
+    if let Some(action) = action_of(ctx, spec) {
+        authz::ask_early(ctx, &Identity::of_actor(&row.actor), action, &row.pull.repo).await;
+    }
+}
+
 /// Returns the refusal of a command that asks the forge nothing about its pull request.
 pub(super) async fn check_unseen(
     ctx: &Ctx,

@@ -163,7 +163,7 @@ async fn pushed_meanwhile(
 /// Refuses a pull request if its base branch does not exist any more. It cannot be merged, so its applied code would
 /// not be in any branch.
 async fn check_base(cx: &CommandCx<'_>) -> Result<(), Stop> {
-    if cx.pull.at.subject.is_application() {
+    if cx.pull.at.subject.is_application() || cx.early.has_base(cx.pull) {
         return Ok(());
     }
     let base = &cx.pull.base_branch;

@@ -158,8 +158,13 @@ async fn look<T: Send + 'static>(
 
 /// Fetches the commits and the configuration. The work has no projects yet.
 async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
-    let source = cx.ctx.checkouts.fetch(cx.pull).await;
-    let source = source.map_err(checkout_refusal)?;
+    let source = match cx.early.source(cx.pull) {
+        Some(source) => source,
+        None => {
+            let fetched = cx.ctx.checkouts.fetch(cx.pull).await;
+            fetched.map_err(checkout_refusal)?
+        }
+    };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let has_checkout = !SearchFiles::is_of_commit(cx, &rules);
     let reading = ConfigReading::of_source(cx, &rules, &source, has_checkout).await;

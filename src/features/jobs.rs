@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use async_trait::async_trait;
 
-use super::renames::identity;
+use super::renames;
 use crate::context::ServerCtx;
 use crate::forges::ForgeError;
 use crate::kit::jobs::JobKind;
@@ -68,7 +68,8 @@ impl Jobs {
         let Some(repo) = moved(&error) else {
             return error;
         };
-        match identity::look(&self.0.under(attempt), &repo, Some(attempt.lease.id)).await {
+        match renames::follow_redirect(&self.0.under(attempt), &repo, Some(attempt.lease.id)).await
+        {
             Ok(()) => {
                 let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
                 // The job has the new name now. If it has not, endless retries would not help.

@@ -151,6 +151,31 @@ fn a_wrong_import_is_found_with_its_file_line_and_rule() {
     );
 }
 
+/// The compiler keeps other modules out of private ones, and lets nobody re-export them. So a feature whose modules are
+/// private can only be used through its `mod.rs`, however an import is written.
+#[test]
+fn modules_of_a_feature_are_private() {
+    let list = root().join("src/features/mod.rs");
+    let features = modules(&read(&list));
+    assert!(features.len() > 10, "{features:?}");
+    for feature in &features {
+        let file = module_file(&list, feature);
+        let visible = visible_modules(&read(&file));
+        assert!(
+            visible.is_empty(),
+            "{}: {visible:?} must be private, with `pub(crate) use` for what other features need",
+            shown(&file)
+        );
+    }
+}
+
+#[test]
+fn every_visible_module_is_found() {
+    let text = "//! pub mod a;\nmod b;\npub mod c;\npub(crate) mod d;\npub(super) mod e {\n    pub fn f() {}\n}\n\
+                pub(in crate::features) mod g;\npub(crate) use b::mod_h;\npub use crate::mod_i;\n";
+    assert_eq!(visible_modules(text), ["c", "d", "e", "g"]);
+}
+
 #[test]
 fn the_world_of_the_emulator_knows_no_wire() {
     let words = ["github::", "serde_json", "axum", "octocrab", "hooks::"];
@@ -513,6 +538,16 @@ fn modules(text: &str) -> Vec<String> {
         .filter_map(name)
         .filter(|(before, _)| before.is_empty() || before.starts_with("pub"))
         .map(|(_, name)| name)
+        .collect()
+}
+
+/// Returns the names in lines like `pub mod x;` and `pub(crate) mod x {`.
+fn visible_modules(text: &str) -> Vec<String> {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("pub"))
+        .filter_map(|line| line.strip_suffix([';', '{'])?.split_once(" mod "))
+        .map(|(_, name)| name.trim().to_owned())
         .collect()
 }
 

@@ -8,7 +8,9 @@ use serde_json::json;
 use super::ApplicationAction;
 use super::view::ApplicationView;
 use crate::claims::{application_add, application_change, application_remove};
-use crate::features::owners::cli::{AdminFlags, AdminSession, OwnerFlag, PART, cause, may_go_on};
+use crate::features::owners::{
+    AdminFlags, AdminSession, LIST_PART, OwnerFlag, cli_cause, may_go_on,
+};
 use crate::kit::term::{
     ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe,
 };
@@ -217,7 +219,7 @@ async fn add(
         Ok(spec) => spec,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved = application_add(&session.store, owner, &spec, (Rights::Whole, &cause())).await;
+    let saved = application_add(&session.store, owner, &spec, (Rights::Whole, &cli_cause())).await;
     let saved = saved.context("the application could not be added")?;
     ended(saved.or_why(), format, terminal)
 }
@@ -232,7 +234,7 @@ async fn change(
         Ok(change) => change,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let rights = (Rights::Whole, &cause());
+    let rights = (Rights::Whole, &cli_cause());
     let saved = application_change(&session.store, app.id, &change, rights).await;
     let saved = saved.context("the application could not be changed")?;
     ended(saved.or_why(), app.format, terminal)
@@ -249,7 +251,7 @@ async fn list(
     loop {
         let part = session
             .store
-            .application_list(owner, after, PART)
+            .application_list(owner, after, LIST_PART)
             .await
             .context("the applications could not be read")?;
         for app in &part {
@@ -272,7 +274,7 @@ async fn remove(
     app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let removed = application_remove(&session.store, app.id, &cause()).await;
+    let removed = application_remove(&session.store, app.id, &cli_cause()).await;
     let removed = removed.context("the application could not be removed")?;
     ended(removed.or_why(), app.format, terminal)
 }

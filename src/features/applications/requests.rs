@@ -9,7 +9,7 @@ use crate::command::{ApplyCommand, Command, CommandTarget, DirArgument, PlanComm
 use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::features::locks::KeptLockReason;
-use crate::features::owners::claimed;
+use crate::features::owners;
 use crate::features::planning::{CommandSpec, RunCommand, cancelled_by};
 use crate::forges::ForgeError;
 use crate::model::{
@@ -385,7 +385,7 @@ fn not_the_owner(
     at: &PullRef,
     claimed_by: Option<&OwnerName>,
 ) -> UserText {
-    let url = claimed::address(&at.repo);
+    let url = owners::claim_address(&at.repo);
     let (registered, owner) = (&application.spec.url, &application.owner);
     let whose = claimed_by.map_or_else(
         || "nobody has claimed".to_owned(),

@@ -2,8 +2,8 @@
 
 use super::ReadDelivery;
 use crate::context::Ctx;
-use crate::features::owners::claimed::{self, Service};
-use crate::features::renames::{SettleRepository, identity};
+use crate::features::owners::{self, Service};
+use crate::features::renames::{self, SettleRepository};
 use crate::forges::ParsedDelivery;
 use crate::model::{DeliveryId, Event, RepositoryNews};
 use crate::queue::Job;
@@ -61,7 +61,7 @@ async fn store(
         repositories,
     } = parsed;
     let of_pull = repositories.first().cloned();
-    let unsettled = identity::unsettled(ctx, repositories).await?;
+    let unsettled = renames::unsettled(ctx, repositories).await?;
     let is_settled = |news: &RepositoryNews| unsettled.iter().all(|told| told.repo != news.repo);
     let (news, unserved) =
         served(ctx, event.news().into_iter().filter(is_settled).collect()).await?;
@@ -106,9 +106,9 @@ async fn served(
 ) -> Result<(Vec<RepositoryNews>, &'static str), sqlx::Error> {
     let (mut kept, mut unserved) = (Vec::new(), NOT_SERVED);
     for news in news {
-        match claimed::service(ctx, &news.repo).await? {
+        match owners::service(ctx, &news.repo).await? {
             Service::Served => kept.push(news),
-            Service::Unclaimed => unserved = claimed::UNCLAIMED,
+            Service::Unclaimed => unserved = owners::UNCLAIMED,
             Service::NotAllowlisted => {}
         }
     }

@@ -4,7 +4,7 @@ use tracing::info;
 
 use super::{CleanPull, DeliveryEnd};
 use crate::context::Ctx;
-use crate::features::replies::{queued, reply};
+use crate::features::replies;
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
 use crate::queue::{Job, JobError};
 use crate::render::{Body, Released, Report};
@@ -41,7 +41,7 @@ pub(crate) async fn close_pull(ctx: &Ctx, pull: &Pull, by: &Actor) -> Result<(),
         .await?;
     ctx.stops.stop(&stopped);
     for waiter in &waited {
-        queued::tell(ctx, &waiter.key).await?;
+        replies::set_queued_statuses(ctx, &waiter.key).await?;
     }
     ctx.store
         .job_push(
@@ -70,7 +70,7 @@ fn notices(ctx: &Ctx, pull: &Pull, freed: &[Lock]) -> Vec<NewJob> {
     let id = CommandId::next(&*ctx.ids);
     let report = Report {
         head: Some(pull.head.clone()),
-        ..reply::notice(ctx, CommandKind::Unlock, id, &pull.at, body)
+        ..replies::notice(ctx, CommandKind::Unlock, id, &pull.at, body)
     };
-    reply::comments(ctx, &report, &pull.at, ctx.clock.now())
+    replies::comment_jobs(ctx, &report, &pull.at, ctx.clock.now())
 }

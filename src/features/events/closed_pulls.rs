@@ -8,7 +8,7 @@ use tracing::warn;
 use super::missed::follow;
 use super::{close_pull, gone};
 use crate::context::Ctx;
-use crate::features::renames::identity;
+use crate::features::renames;
 use crate::forges::ForgeError;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::{Actor, Origin, PullRef, PullState};
@@ -89,7 +89,7 @@ async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     ctx.store.absence_forget(Absence::Pull(at)).await?;
     ctx.store.absence_forget(Absence::Repo(&at.repo)).await?;
     let failed = |error: crate::queue::JobError| anyhow::anyhow!(error.message());
-    if !identity::is_settled(ctx, &pull, None)
+    if !renames::is_settled(ctx, &pull, None)
         .await
         .map_err(failed)?
     {

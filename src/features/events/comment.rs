@@ -7,7 +7,7 @@ use crate::command::{
 };
 use crate::context::Ctx;
 use crate::features::accounts;
-use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
+use crate::features::owners::{self, Service, UnclaimedNotice};
 use crate::features::planning::{CancelCommands, CommandSpec, RunCommand};
 use crate::features::replies::AddReaction;
 use crate::model::{Actor, CommandId, CommandKind, CommentEvent, CommitSha, DeliveryId, PullRef};
@@ -27,7 +27,7 @@ pub(super) async fn handle(
             "the comment ends with the hidden line of a Lockkeeper, so it is not a command",
         ));
     }
-    let service = claimed::service(ctx, &event.pull.repo).await?;
+    let service = owners::service(ctx, &event.pull.repo).await?;
     let account = accounts::of_forge_user(ctx, event.pull.repo.host(), event.author_id).await?;
     let actor =
         Actor::commenter(&event.author).with_account(account.as_ref().map(|row| row.number));
@@ -58,7 +58,7 @@ pub(super) async fn handle(
         }
         Service::Unclaimed => {
             let (pull, comment) = (&event.pull, Some(event.comment.clone()));
-            claimed::tell_once(
+            owners::notify_unclaimed(
                 ctx,
                 UnclaimedNotice {
                     delivery,

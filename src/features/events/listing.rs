@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::missed::LEFT_TO_COMMANDS;
 use super::{close_pull, found as handle_found, gone};
 use crate::context::Ctx;
-use crate::features::renames::identity;
+use crate::features::renames;
 use crate::forges::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 use crate::kit::reconcile::TickResult;
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
@@ -272,7 +272,7 @@ impl ListingPages<'_> {
             Subject::Pull(number) => self.known.get(&number),
             Subject::Application(_) => None,
         };
-        if !identity::is_settled(ctx, pull, None).await? {
+        if !renames::is_settled(ctx, pull, None).await? {
             return Err(ListingStop::Renamed);
         }
         if pull.archived && pull.state == PullState::Open {

@@ -19,8 +19,8 @@ use tracing::{info, warn};
 use super::gone;
 use super::listing::{ListingResult, look};
 use crate::context::Ctx;
-use crate::features::owners::claimed::{self, Service};
-use crate::features::renames::identity;
+use crate::features::owners::{self, Service};
+use crate::features::renames;
 use crate::forges::{ForgeError, RequestBudget};
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::{HostName, RepoId};
@@ -63,7 +63,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
 
 /// Checks one repository, unless another replica does.
 async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<TickResult> {
-    let is_served = claimed::service(ctx, &watched.repo).await? == Service::Served;
+    let is_served = owners::service(ctx, &watched.repo).await? == Service::Served;
     let wait = if is_served {
         NOT_AGAIN_FOR
     } else {
@@ -118,7 +118,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
 /// Follows a renamed repository: all its rows move to the new name. An obstacle is temporary, or an administrator has
 /// to remove it; the next tick tries again.
 pub(crate) async fn follow(ctx: &Ctx, repo: &RepoId) {
-    if let Err(error) = identity::look(ctx, repo, None).await {
+    if let Err(error) = renames::follow_redirect(ctx, repo, None).await {
         warn!(%repo, error = error.message(), "The records of a renamed repository could not be moved yet");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use jobs::{CleanPull, ReadDelivery};
 use super::Feature;
 use crate::context::Ctx;
 use crate::features::accounts;
-use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
+use crate::features::owners::{self, Service, UnclaimedNotice};
 use crate::kit::jobs::JobKind;
 use crate::kit::web::Routes;
 use crate::locks;
@@ -79,7 +79,7 @@ impl DeliveryEnd {
     }
 
     fn unclaimed() -> Self {
-        Self::refused(claimed::UNCLAIMED)
+        Self::refused(owners::UNCLAIMED)
     }
 }
 
@@ -103,7 +103,7 @@ async fn pull_event(
     delivery: DeliveryId,
     event: &PullEvent,
 ) -> Result<DeliveryEnd, JobError> {
-    let service = claimed::service(ctx, &event.pull.repo).await?;
+    let service = owners::service(ctx, &event.pull.repo).await?;
     let account = accounts::of_forge_user(ctx, event.pull.repo.host(), event.sender_id).await?;
     let actor = Actor::of_pull(&event.sender).with_account(account.map(|row| row.number));
     match (service, event.action) {
@@ -114,7 +114,7 @@ async fn pull_event(
         }
         (Service::Unclaimed, _) => {
             let pull = &event.pull;
-            claimed::tell_once(
+            owners::notify_unclaimed(
                 ctx,
                 UnclaimedNotice {
                     delivery,

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
 use crate::context::Ctx;
-use crate::features::replies::reply;
+use crate::features::replies;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::locks::{Limit, limit};
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Origin, PullRef};
@@ -153,12 +153,12 @@ fn end_notice(ctx: &Ctx, pull: &PullRef, expired: &[ExpiredLock], ttl: TimeDelta
 }
 
 fn tell(ctx: &Ctx, pull: &PullRef, body: Body) -> Vec<NewJob> {
-    let report = reply::notice(
+    let report = replies::notice(
         ctx,
         CommandKind::Unlock,
         CommandId::next(&*ctx.ids),
         pull,
         body,
     );
-    reply::comments(ctx, &report, pull, ctx.clock.now())
+    replies::comment_jobs(ctx, &report, pull, ctx.clock.now())
 }

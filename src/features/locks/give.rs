@@ -2,7 +2,7 @@
 
 use super::{NotifyLockLoss, give};
 use crate::context::Ctx;
-use crate::features::replies::{PostComment, reply};
+use crate::features::replies::{self, PostComment};
 use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{CommandId, CommandKind};
 use crate::render::Body;
@@ -25,12 +25,12 @@ pub async fn give_lock(ctx: &Ctx, giving: &HandOver) -> Result<HandOverOutcome, 
 
 /// Builds the comments for a pull request that lost a lock.
 pub fn loss(ctx: &Ctx, told: &NotifyLockLoss) -> Vec<PostComment> {
-    let report = reply::notice(
+    let report = replies::notice(
         ctx,
         CommandKind::Unlock,
         told.notice,
         &told.pull,
         Body::LockLost(told.lost.clone()),
     );
-    reply::posts(ctx, &report, &told.pull, told.since)
+    replies::posts(ctx, &report, &told.pull, told.since)
 }

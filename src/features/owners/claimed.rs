@@ -41,16 +41,16 @@ pub(crate) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::E
 }
 
 /// Builds the refusal for a repository that nobody has claimed.
-pub(crate) fn refusal(ctx: &Ctx, repo: &RepoId) -> CommandRefusal {
+pub(crate) fn unclaimed_refusal(ctx: &Ctx, repo: &RepoId) -> CommandRefusal {
     CommandRefusal::unclaimed(
         repo,
-        &address(repo),
+        &claim_address(repo),
         &format!("{}/claims", ctx.settings.base_url),
     )
 }
 
 /// Returns the address by which a repository is claimed.
-pub(crate) fn address(repo: &RepoId) -> String {
+pub(crate) fn claim_address(repo: &RepoId) -> String {
     RepoUrl::of(repo).map_or_else(|_| repo.to_string(), |url| url.to_string())
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct UnclaimedNotice<'a> {
 }
 
 /// Notifies the pull request who can help, the first time that something on it is refused.
-pub(crate) async fn tell_once(ctx: &Ctx, told: UnclaimedNotice<'_>) -> Result<(), JobError> {
+pub(crate) async fn notify_unclaimed(ctx: &Ctx, told: UnclaimedNotice<'_>) -> Result<(), JobError> {
     if ctx.settings.comments.silence.allowlist_errors
         || ctx.store.command_told_unclaimed(told.pull).await?
     {

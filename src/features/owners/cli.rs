@@ -17,7 +17,7 @@ use crate::model::{Cause, ForgeHosts, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
 
 pub(super) use claims::ClaimsArgs;
-pub(crate) use list::{OwnerFlag, PART, may_go_on};
+pub(crate) use list::{LIST_PART, OwnerFlag, may_go_on};
 
 /// Add, show and remove owners: the teams or tenants of a server
 #[derive(clap::Parser)]
@@ -137,7 +137,7 @@ async fn run_add(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     match store
-        .owner_create(name, &cause())
+        .owner_create(name, &cli_cause())
         .await
         .context("the owner could not be added")?
     {
@@ -166,7 +166,7 @@ async fn run_remove(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     match store
-        .owner_delete(name, &cause())
+        .owner_delete(name, &cli_cause())
         .await
         .context("the owner could not be removed")?
     {
@@ -233,7 +233,7 @@ fn as_text(owner: &Owner) -> String {
     ))
 }
 
-pub(crate) fn cause() -> Cause {
+pub(crate) fn cli_cause() -> Cause {
     Cause::new(actor(), "on the command line")
 }
 

@@ -12,9 +12,9 @@
 //! | `unused_claims.rs` | removes claims that nothing refers to |
 
 mod api;
-pub(crate) mod claimed;
+mod claimed;
 mod claims_api;
-pub(crate) mod cli;
+mod cli;
 mod errors;
 mod forms;
 mod page;
@@ -24,7 +24,12 @@ mod view;
 use std::sync::Arc;
 
 pub(crate) use api::{cause, owner_name};
+pub(crate) use claimed::{
+    Service, UNCLAIMED, UnclaimedNotice, claim_address, is_claimed, notify_unclaimed, service,
+    unclaimed_refusal,
+};
 pub(crate) use claims_api::repo_url;
+pub(crate) use cli::{AdminFlags, AdminSession, LIST_PART, OwnerFlag, cli_cause, may_go_on};
 
 use super::Feature;
 use crate::kit::term::Subcommand;

@@ -7,8 +7,7 @@ use lockkeeper_policy::sets::{MAX_OWNER_TEAMS, SetName};
 use super::projects::Work;
 use super::{CommandCx, policy_checks};
 use crate::command::ApprovePoliciesCommand;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::NewestRuns;
+use crate::features::replies::{NewestRuns, Reply};
 use crate::model::{CommitStatus, PlanRecord, PlanState, ProjectOutcome};
 use crate::render::{Body, Next, PolicyReport, ProjectReport, UserText};
 

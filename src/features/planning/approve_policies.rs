@@ -34,7 +34,7 @@ use super::{CommandCx, permission, seen, withdraw_approvals};
 use crate::authz;
 use crate::command::ApprovePoliciesCommand;
 use crate::config::access::Action;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::forges::ForgeError;
 use crate::model::{PlanId, PlanRecord, PlanState, WorkspaceName, code_span};
 use crate::render::{Next, ProjectReport, UserText, approval_sentence};

@@ -10,7 +10,7 @@ use tracing::info;
 use super::{CommandSpec, permission, tally};
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::model::{Actor, CommandId, CommandKind, Origin, code_span};
 use crate::queue::JobError;
 use crate::render::{Body, CancelEffect, CancelLine, UserText};

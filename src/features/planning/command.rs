@@ -22,9 +22,8 @@ use crate::command::Command;
 use crate::context::RunCtx;
 use crate::features::applications::{UnknownState, pull_now};
 use crate::features::events::{close_pull, renew_locks};
-use crate::features::renames::identity;
-use crate::features::replies::reply::{self, Reply};
-use crate::features::replies::statuses;
+use crate::features::renames;
+use crate::features::replies::{self, Reply};
 use crate::forges::ForgeError;
 use crate::locks;
 use crate::model::{
@@ -79,7 +78,7 @@ impl CommandCx<'_> {
         outbox.extend(
             statuses
                 .into_iter()
-                .filter_map(|status| reply::status_job(self.row, head, status)),
+                .filter_map(|status| replies::status_job(self.row, head, status)),
         );
         let has_begun = self
             .ctx
@@ -103,8 +102,8 @@ impl CommandCx<'_> {
         let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else {
             return Ok(Vec::new());
         };
-        let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
-            .map(|kind| statuses::broken(ctx, kind))
+        let mut statuses: Vec<CommitStatus> = replies::status_kind(row.kind)
+            .map(|kind| replies::broken_status(ctx, kind))
             .into_iter()
             .chain(policy_checks::status_without_results(
                 ctx,
@@ -124,7 +123,7 @@ impl CommandCx<'_> {
                 run.outcome.unwrap_or(ProjectOutcome::Cancelled),
                 None,
             );
-            statuses.push(statuses::of_project(
+            statuses.push(replies::project_status(
                 ctx,
                 run.kind,
                 &run.project,
@@ -134,7 +133,7 @@ impl CommandCx<'_> {
         }
         Ok(statuses
             .into_iter()
-            .filter_map(|status| reply::status_job(row, old, status))
+            .filter_map(|status| replies::status_job(row, old, status))
             .collect())
     }
 
@@ -154,12 +153,12 @@ impl CommandCx<'_> {
 
     /// Returns the job that sets a status on the head commit.
     pub fn status_job(&self, status: CommitStatus) -> Option<NewJob> {
-        reply::status_job(self.row, &self.pull.head, status)
+        replies::status_job(self.row, &self.pull.head, status)
     }
 
     /// Returns the job that sets the last status of this command. If it is pending, something else will replace it.
     pub fn last_status_job(&self, status: CommitStatus) -> Option<NewJob> {
-        reply::last_status_job(self.row, &self.pull.head, status)
+        replies::last_status_job(self.row, &self.pull.head, status)
     }
 
     /// Records the end of a run, and sets the status of its project. If the run had ended before, another replica took
@@ -595,7 +594,7 @@ async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
 async fn facts(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull, Stop> {
     match pull_now(ctx, &row.pull).await {
         Ok(pull) => {
-            if identity::is_settled(ctx, &pull, Some(attempt.lease.id)).await? {
+            if renames::is_settled(ctx, &pull, Some(attempt.lease.id)).await? {
                 return Ok(pull);
             }
             let error = anyhow!(

@@ -3,7 +3,7 @@
 use super::stop::Stop;
 use super::{CommandCx, projects};
 use crate::command::ExplainCommand;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::render::Body;
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ExplainCommand) -> Result<Reply, Stop> {

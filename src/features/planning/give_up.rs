@@ -4,8 +4,7 @@ use anyhow::anyhow;
 
 use super::{interrupted, policy_checks, tally};
 use crate::context::RunCtx;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses;
+use crate::features::replies::{self, Reply};
 use crate::forges::ForgeError;
 use crate::model::{Actor, Cause, CommandId, CommitStatus, Origin, ProjectOutcome, RunKind};
 use crate::queue::{JobError, RunningJob, TooManyInterruptions};
@@ -84,8 +83,8 @@ pub(super) async fn wind_up(
     ctx: &RunCtx,
     row: &CommandRow,
 ) -> Result<Vec<CommitStatus>, sqlx::Error> {
-    let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
-        .map(|kind| statuses::broken(ctx, kind))
+    let mut statuses: Vec<CommitStatus> = replies::status_kind(row.kind)
+        .map(|kind| replies::broken_status(ctx, kind))
         .into_iter()
         .chain(policy_checks::status_without_results(
             ctx,
@@ -109,7 +108,7 @@ pub(super) async fn wind_up(
         ctx.runs.hub.announce(run.id);
         discard(ctx, &run).await?;
         if run.has_status {
-            statuses.push(statuses::of_project(
+            statuses.push(replies::project_status(
                 ctx,
                 run.kind,
                 &run.project,

@@ -2,8 +2,8 @@
 
 use crate::config::repo::shown;
 use crate::context::Ctx;
-use crate::features::owners::claimed;
-use crate::features::replies::reply::Reply;
+use crate::features::owners;
+use crate::features::replies::Reply;
 use crate::model::{BranchName, CommandKind, CommandOutcome, Pull, PullRef, PullState};
 use crate::render::{Body, CommandRefusal};
 use crate::store::CommandRow;
@@ -33,7 +33,7 @@ async fn unclaimed(
     row: &CommandRow,
     by_itself: bool,
 ) -> Result<Option<Reply>, sqlx::Error> {
-    if row.kind == CommandKind::Unlock || claimed::is_claimed(ctx, &row.pull.repo).await? {
+    if row.kind == CommandKind::Unlock || owners::is_claimed(ctx, &row.pull.repo).await? {
         return Ok(None);
     }
     if by_itself {
@@ -41,7 +41,7 @@ async fn unclaimed(
             "unclaimed: nobody has claimed the repository (--require-claims)".to_owned(),
         )));
     }
-    Ok(Some(Reply::new(Body::Refused(claimed::refusal(
+    Ok(Some(Reply::new(Body::Refused(owners::unclaimed_refusal(
         ctx,
         &row.pull.repo,
     )))))

@@ -3,8 +3,8 @@
 use super::CommandSpec;
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::features::owners::claimed;
-use crate::features::replies::reply::Reply;
+use crate::features::owners;
+use crate::features::replies::Reply;
 use crate::render::{Body, CommandRefusal};
 use crate::store::CommandRow;
 
@@ -18,7 +18,7 @@ pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &CommandSpec) -> Option<
         CommandSpec::NotServed => Some(Reply::new(Body::Refused(CommandRefusal::not_allowlisted(
             &row.pull.repo,
         )))),
-        CommandSpec::Unclaimed => Some(Reply::new(Body::Refused(claimed::refusal(
+        CommandSpec::Unclaimed => Some(Reply::new(Body::Refused(owners::unclaimed_refusal(
             ctx,
             &row.pull.repo,
         )))),

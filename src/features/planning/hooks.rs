@@ -18,7 +18,7 @@ use crate::config::Hook;
 use crate::config::repos::RepoRules;
 use crate::errors::describe_error;
 use crate::features::registry::access_of_run;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::git::Checkout;
 use crate::model::{
     CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId, RunKind, code_span,

@@ -7,8 +7,7 @@ use anyhow::Context;
 use super::apply::answer;
 use super::{PRIVATE, forget_cut_off, headline, tally};
 use crate::context::RunCtx;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses;
+use crate::features::replies::{self, Reply};
 use crate::model::{Actor, Cause, Origin, ProjectOutcome, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
@@ -41,7 +40,7 @@ pub(super) async fn reply(ctx: &RunCtx, row: &CommandRow) -> Result<Option<Reply
         let report = after_crash(ctx, run).await?;
         if has_status {
             let state = status::project(kind, report.outcome, report.counts);
-            statuses.push(statuses::of_project(ctx, kind, &report.key, id, state));
+            statuses.push(replies::project_status(ctx, kind, &report.key, id, state));
         }
         reports.push(report);
     }
@@ -51,7 +50,7 @@ pub(super) async fn reply(ctx: &RunCtx, row: &CommandRow) -> Result<Option<Reply
         .context("a change began without a recorded head commit")
         .map_err(JobError::Fail)?;
     let body = Body::Interrupted(reports);
-    if statuses::status_kind(row.kind).is_none() {
+    if replies::status_kind(row.kind).is_none() {
         return Ok(Some(Reply {
             head: Some(head),
             ..Reply::new(body)

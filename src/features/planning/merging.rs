@@ -22,9 +22,7 @@ use crate::boxed::boxed;
 use crate::command::{ApplyCommand, Command, MergeOptions};
 use crate::context::RunCtx;
 use crate::errors::describe_error;
-use crate::features::replies::reply::{self, CommandEnd, Reply};
-use crate::features::replies::statuses::{self, NewestRuns};
-use crate::features::replies::{PostComment, SetStatus};
+use crate::features::replies::{self, CommandEnd, NewestRuns, PostComment, Reply, SetStatus};
 use crate::forges::{ForgeError, MergeAnswer, WritePermit};
 use crate::model::{
     CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull,
@@ -334,7 +332,7 @@ fn again(ctx: &RunCtx, job: &MergePull, after: TimeDelta) -> MergeResult {
 
 /// Returns true while the status of the apply is not set. A branch may require exactly that status.
 async fn statuses_are_missing(ctx: &RunCtx, job: &MergePull) -> Result<bool, sqlx::Error> {
-    let context = statuses::pending(ctx, RunKind::Apply).context;
+    let context = replies::pending_status(ctx, RunKind::Apply).context;
     ctx.store
         .job_lane_is_open(&SetStatus::lane_of(
             &job.pull.repo,
@@ -676,7 +674,7 @@ fn sentence(said: &str) -> String {
 
 /// Builds the comments that say why a pull request is not merged.
 pub(crate) fn not_merged(ctx: &RunCtx, job: &MergePull, why: UserText) -> Vec<PostComment> {
-    let report = reply::notice(
+    let report = replies::notice(
         ctx,
         CommandKind::Apply,
         job.notice,
@@ -687,5 +685,5 @@ pub(crate) fn not_merged(ctx: &RunCtx, job: &MergePull, why: UserText) -> Vec<Po
         head: Some(job.head.clone()),
         ..report
     };
-    reply::posts(ctx, &report, &job.pull, job.since)
+    replies::posts(ctx, &report, &job.pull, job.since)
 }

@@ -5,8 +5,7 @@ use crate::authz::{self, AskedCommand, Decision, Denial, Resource};
 use crate::command::Command;
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses;
+use crate::features::replies::{self, Reply};
 use crate::model::{CommandKind, ProjectKey, Pull};
 use crate::queue::JobError;
 use crate::render::UserText;
@@ -49,7 +48,7 @@ pub(super) async fn check(
     // People with write access can request the plan, so they should see that it waits for them.
     if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.comments.silence.fork_errors {
         return Ok(Some(
-            reply.with_statuses(&pull.head, vec![statuses::unasked(ctx)]),
+            reply.with_statuses(&pull.head, vec![replies::unasked_status(ctx)]),
         ));
     }
     Ok(Some(reply))

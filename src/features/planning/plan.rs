@@ -27,9 +27,7 @@ use crate::discovery::terragrunt::Unresolved;
 use crate::errors::describe_error;
 use crate::features::applications::{UnknownState, registered};
 use crate::features::registry::{module_notes, plan_notices, used_versions};
-use crate::features::replies::AnnotateFindings;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
+use crate::features::replies::{self, AnnotateFindings, NewestRuns, ProjectStatuses, Reply};
 use crate::git::Checkout;
 use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
@@ -116,7 +114,7 @@ async fn run(
 ) -> Result<Reply, JobError> {
     let when = cx.ctx.settings.comments.silence.idle_statuses();
     let is_asked = !wanted.is_automatic();
-    let pending = || statuses::pending(cx.ctx, RunKind::Plan);
+    let pending = || replies::pending_status(cx.ctx, RunKind::Plan);
     cx.start(if may_be_idle(when, is_asked) {
         vec![pending()]
     } else {
@@ -133,7 +131,7 @@ async fn run(
         cx.status(pending()).await?;
     }
     if policy_checks::is_on(cx, &work, work.projects.iter().map(|project| &project.key)) {
-        let running = statuses::of_policies(cx.ctx, status::policies_running());
+        let running = replies::policies_status(cx.ctx, status::policies_running());
         cx.status(running).await?;
     }
     if wanted.is_everything() {
@@ -314,7 +312,7 @@ async fn end_obsolete_statuses(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Resul
         .into_iter()
         .filter(|run| run.has_status && !keep.contains(&run.project))
     {
-        cx.status(statuses::of_project(
+        cx.status(replies::project_status(
             cx.ctx,
             run.kind,
             &run.project,
@@ -340,7 +338,7 @@ async fn refused(
     let status = if stays {
         standing.plan_status(cx.ctx)
     } else {
-        statuses::broken(cx.ctx, RunKind::Plan)
+        replies::broken_status(cx.ctx, RunKind::Plan)
     };
     Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
@@ -492,7 +490,7 @@ async fn plan_project(
     };
     let running = |id| {
         let line = status::running(RunKind::Plan);
-        let status = statuses::of_project(cx.ctx, RunKind::Plan, &project.key, id, line);
+        let status = replies::project_status(cx.ctx, RunKind::Plan, &project.key, id, line);
         cx.status_job(status)
     };
     let id = order.statuses.create_run(cx.ctx, &new, running).await?;
@@ -759,7 +757,7 @@ impl Task for Planning<'_> {
             };
             (state, report.status.clone().unwrap_or(line))
         };
-        let status = statuses::of_project(cx.ctx, run.kind, run.project, run.id, state);
+        let status = replies::project_status(cx.ctx, run.kind, run.project, run.id, state);
         Ok(cx.last_status_job(status))
     }
 }

@@ -14,7 +14,7 @@ use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
 use crate::discovery::OrderPosition;
 use crate::errors::describe_error;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::model::{CommandId, PlanRecord, ProjectKey};
 
 /// Rules for the projects of a command.

@@ -16,13 +16,13 @@ use super::policies::{PlannedRules, Policies};
 use super::projects::Work;
 use crate::authz;
 use crate::context::Ctx;
-use crate::features::replies::statuses::{self, NewestRuns};
+use crate::features::replies::{self, NewestRuns};
 use crate::forges::ForgeError;
 use crate::model::{
     CommitState, CommitStatus, PlanId, PlanRecord, PlanState, ProjectKey, RepoId, RunKind,
     code_span,
 };
-use crate::render::status::PolicyCounts;
+use crate::render::status::{self, PolicyCounts};
 use crate::render::{
     PolicyReport, PolicySetReport, UserText, approval_sentence, approvers, has_way_out,
 };
@@ -223,7 +223,7 @@ pub(super) fn status_without_results(
     end: impl FnOnce() -> (CommitState, String),
 ) -> Option<CommitStatus> {
     let is_plan = row.kind.runs() == Some(RunKind::Plan);
-    (is_plan && may_be_on_in(ctx, &row.pull.repo)).then(|| statuses::of_policies(ctx, end()))
+    (is_plan && may_be_on_in(ctx, &row.pull.repo)).then(|| replies::policies_status(ctx, end()))
 }
 
 /// Returns true if the server checks plans against policy sets, whether or not in the repository of the command.
@@ -242,7 +242,7 @@ pub(super) async fn status<'a>(
 ) -> Result<Option<CommitStatus>, sqlx::Error> {
     let counts = count(cx, newest, rules_of).await?;
     let is_reported = counts.total > 0 || has_sets(cx) || may_be_on(cx);
-    Ok(is_reported.then(|| statuses::policies(cx.ctx, counts)))
+    Ok(is_reported.then(|| replies::policies_status(cx.ctx, status::policies(counts))))
 }
 
 /// Counts the projects with runs at the head of the pull request.

@@ -38,7 +38,7 @@ use crate::context::RunCtx;
 use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{OrderPosition, Project, ProjectGroup, stages};
 use crate::features::registry::access_of_run;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::model::{
     Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName, code_span,

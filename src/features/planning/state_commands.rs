@@ -32,8 +32,7 @@ use crate::command::{CommandName, CommandTarget, ImportCommand, StateRmCommand};
 use crate::config::access::Action;
 use crate::config::workflow::{Stage, Workflow};
 use crate::discovery::Project;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses;
+use crate::features::replies::{self, Reply};
 use crate::model::{
     CommandOutcome, CommitSha, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId,
     RunKind, code_span,
@@ -245,7 +244,7 @@ async fn discarded(
     let left = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let is_gone = |plan: &&PlanRecord| left.iter().all(|other| other.id != plan.id);
     let gone: Vec<PlanRecord> = before.iter().filter(is_gone).cloned().collect();
-    statuses::of_discarded(cx.ctx, cx.pull, &gone, cx.row.id)
+    replies::discarded_statuses(cx.ctx, cx.pull, &gone, cx.row.id)
         .await
         .map_err(JobError::from)
 }

@@ -1,6 +1,6 @@
 //! Ends the work on a command, or on one of its projects, before everything is done.
 
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::queue::JobError;
 
 /// Reason why work ends early. Functions that can refuse return it as their error, so that `?` leaves all callers.

@@ -12,8 +12,7 @@
 use super::{CommandSpec, WorkRound, forget, policy_checks};
 use crate::command::{Command, PlanCommand};
 use crate::context::RunCtx;
-use crate::features::replies::reply::{self, Reply};
-use crate::features::replies::statuses;
+use crate::features::replies::{self, Reply};
 use crate::model::{CommitStatus, RunKind};
 use crate::queue::JobError;
 use crate::render::status;
@@ -80,7 +79,7 @@ async fn again(
     if let Some(head) = &row.head {
         for job in statuses
             .into_iter()
-            .filter_map(|status| reply::status_job(row, head, status))
+            .filter_map(|status| replies::status_job(row, head, status))
         {
             ctx.store.job_push(&job).await?;
         }
@@ -102,7 +101,7 @@ async fn wind_up(
     }
     let runs = ctx.store.run_list(row.id).await?;
     let of_run = |run: &crate::store::RunRow| {
-        statuses::of_project(
+        replies::project_status(
             ctx,
             run.kind,
             &run.project,
@@ -115,7 +114,7 @@ async fn wind_up(
         .filter(|run| run.has_status)
         .map(of_run)
         .collect();
-    statuses.push(statuses::superseded(ctx, RunKind::Plan, &stop.why));
+    statuses.push(replies::superseded_status(ctx, RunKind::Plan, &stop.why));
     let of_policies = || status::policies_superseded(&stop.why);
     statuses.extend(policy_checks::status_without_results(ctx, row, of_policies));
     forget(ctx, runs, &format!("{} before its turn came.", stop.why)).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{CommandSpec, HandedLocks, RunCommand};
 use crate::context::Ctx;
-use crate::features::replies::queued;
+use crate::features::replies;
 use crate::locks::{QueuedPlan, ask_list};
 use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef};
 use crate::queue::{Job, JobError};
@@ -29,7 +29,7 @@ pub(crate) async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError
     ctx.nudge.nudge();
     // Pull requests behind it in the queue wait for this one now.
     for key in handed {
-        queued::tell(ctx, &key).await?;
+        replies::set_queued_statuses(ctx, &key).await?;
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ pub(crate) async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyh
         ctx.store.plan_drop(pull, &ask.project, &cause).await?;
     }
     let projects: Vec<ProjectKey> = asks.into_iter().map(|ask| ask.project).collect();
-    Ok(queued::tell_left(ctx, pull, &projects).await?)
+    Ok(replies::set_left_queue_statuses(ctx, pull, &projects).await?)
 }
 
 /// Lists the projects of a command whose locks were handed over to the pull request. That happened in this turn, or
@@ -130,5 +130,5 @@ pub(super) async fn pass_on(
     for project in &projects {
         ctx.store.plan_drop(&row.pull, project, &cause).await?;
     }
-    Ok(queued::tell_left(ctx, &row.pull, &projects).await?)
+    Ok(replies::set_left_queue_statuses(ctx, &row.pull, &projects).await?)
 }

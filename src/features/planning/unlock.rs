@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::CommandCx;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::{queued, statuses};
+use crate::features::replies::{self, Reply};
 use crate::model::{PlanState, PullState};
 use crate::queue::JobError;
 use crate::render::{Body, Released};
@@ -19,7 +18,7 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
         .lock_release_all(&cx.pull.at, &cx.cause("unlocked by comment"))
         .await?;
     for waiter in &waited {
-        queued::tell(cx.ctx, &waiter.key).await?;
+        replies::set_queued_statuses(cx.ctx, &waiter.key).await?;
     }
     let mut released = BTreeMap::new();
     for lock in freed {
@@ -58,7 +57,8 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     if cx.pull.state != PullState::Open {
         return Ok(reply);
     }
-    let mut statuses = queued::left(cx.ctx, &cx.pull.at, &cx.pull.head, |_| true).await?;
-    statuses.extend(statuses::of_discarded(cx.ctx, cx.pull, &discarded, cx.row.id).await?);
+    let mut statuses =
+        replies::left_queue_statuses(cx.ctx, &cx.pull.at, &cx.pull.head, |_| true).await?;
+    statuses.extend(replies::discarded_statuses(cx.ctx, cx.pull, &discarded, cx.row.id).await?);
     Ok(reply.with_statuses(&cx.pull.head, statuses))
 }

@@ -14,7 +14,7 @@ use super::{CommandCx, forget_cut_off, permission};
 use crate::command::VersionCommand;
 use crate::config::access::Action;
 use crate::errors::describe_error;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::model::{CommandOutcome, Distribution, PlanState, ProjectKey, ProjectOutcome, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};

@@ -21,8 +21,7 @@ use super::projects::{self, Work};
 use super::stop::Stop;
 use crate::authz;
 use crate::command::ApprovePoliciesCommand;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses;
+use crate::features::replies::{self, Reply};
 use crate::forges::ForgeError;
 use crate::model::{CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, code_span};
 use crate::render::{Next, ProjectReport, owner_sentence, status};
@@ -241,7 +240,7 @@ impl Withdrawal<'_> {
         let cx = self.cx;
         if is_unread {
             // An earlier success must not stay.
-            let unread = statuses::of_policies(cx.ctx, status::policies_unread());
+            let unread = replies::policies_status(cx.ctx, status::policies_unread());
             return Ok(Some(unread).filter(|_| !self.given.is_empty()));
         }
         approvals::status(cx, work).await

@@ -107,7 +107,11 @@ async fn whereabouts(
 }
 
 /// Follows a redirect of the forge from one name to another: everything under the old name moves.
-pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, within: Option<JobId>) -> Result<(), JobError> {
+pub(crate) async fn follow_redirect(
+    ctx: &Ctx,
+    repo: &RepoId,
+    within: Option<JobId>,
+) -> Result<(), JobError> {
     match found(ctx.forges.of(repo)?.repository(repo).await)? {
         Some(facts) => arrange(ctx, &facts.at, Some(repo), within).await,
         None => Ok(()),

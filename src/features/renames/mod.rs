@@ -5,9 +5,10 @@
 //! | `identity.rs` | which repository a name means now |
 //! | `settle_repository.rs` | the job that finds the repository of a delivery |
 
-pub(crate) mod identity;
+mod identity;
 mod settle_repository;
 
+pub(crate) use identity::{follow_redirect, is_settled, settle, unsettled};
 pub(crate) use settle_repository::SettleRepository;
 
 use super::Feature;

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::identity;
 use crate::context::Ctx;
-use crate::features::owners::claimed::{self, Service};
+use crate::features::owners::{self, Service};
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::model::{ForgeRepo, RepositoryEventKind, RepositoryNews};
 use crate::queue::{Job, JobError, RunningJob};
@@ -35,7 +35,7 @@ impl Job<Ctx> for SettleRepository {
         let repo = identity::settle(ctx, &self.told, Some(attempt.lease.id))
             .await
             .map_err(|error| patient(error, attempt))?;
-        if claimed::service(ctx, &repo).await? == Service::Served {
+        if owners::service(ctx, &repo).await? == Service::Served {
             let news = RepositoryNews {
                 repo,
                 kind: RepositoryEventKind::Changed,

@@ -1,4 +1,4 @@
-//! Comments, reactions, statuses and annotations of pull requests. Handlers return a [`reply::Reply`], and this feature
+//! Comments, reactions, statuses and annotations of pull requests. Handlers return a [`Reply`], and this feature
 //! turns it into jobs that post it. The texts are made by [`crate::render`] (`crates/rules/src/render/`,
 //! `templates/comments/`).
 //!
@@ -12,13 +12,23 @@
 
 mod jobs;
 mod pending;
-pub(crate) mod queued;
-pub(crate) mod reply;
-pub(crate) mod statuses;
+mod queued;
+mod reply;
+mod statuses;
 
 pub(crate) use jobs::posted_at;
 pub use jobs::{
     AddReaction, AnnotateFindings, PostComment, RemoveDuplicates, RepeatStatus, SetStatus,
+};
+pub(crate) use queued::{
+    left_queue_statuses, queue_place, set_left_queue_statuses, set_queued_statuses,
+};
+pub(crate) use reply::{
+    CommandEnd, Reply, comment_jobs, last_status_job, notice, posts, status_job,
+};
+pub(crate) use statuses::{
+    NewestRuns, ProjectStatuses, broken_status, discarded_statuses, pending_status,
+    policies_status, project_status, status_kind, superseded_status, unasked_status,
 };
 
 use super::Feature;

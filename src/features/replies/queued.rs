@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::SetStatus;
-use super::statuses::{NewestRuns, of_project};
+use super::statuses::{NewestRuns, project_status};
 use crate::context::Ctx;
 use crate::model::{
     CommitSha, CommitState, CommitStatus, LockKey, ProjectKey, ProjectOutcome, PullRef, Waiter,
@@ -19,7 +19,7 @@ const MOST_TOLD: usize = 20;
 
 /// Describes the pull request that a waiter waits for, and its position. `None`: nobody holds the lock at this
 /// moment.
-pub(crate) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> {
+pub(crate) async fn queue_place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> {
     let Some(holder) = ctx.store.lock_holder(&waiter.key).await? else {
         return Ok(None);
     };
@@ -40,9 +40,9 @@ pub(crate) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> 
 }
 
 /// Updates the statuses of the pull requests that are queued for a lock.
-pub(crate) async fn tell(ctx: &Ctx, key: &LockKey) -> Result<()> {
+pub(crate) async fn set_queued_statuses(ctx: &Ctx, key: &LockKey) -> Result<()> {
     for waiter in ctx.store.waiter_list(key).await?.iter().take(MOST_TOLD) {
-        let Some(line) = place(ctx, waiter).await? else {
+        let Some(line) = queue_place(ctx, waiter).await? else {
             continue;
         };
         let Some(known) = ctx.store.head_get(&waiter.pull).await? else {
@@ -66,7 +66,7 @@ pub(crate) async fn tell(ctx: &Ctx, key: &LockKey) -> Result<()> {
 /// Returns the statuses of projects that were queued at their last plan, after the pull request has left the queue.
 /// Without them the old statuses would stay pending. `of` selects the projects. The list is empty if there are no
 /// such projects.
-pub(crate) async fn left(
+pub(crate) async fn left_queue_statuses(
     ctx: &Ctx,
     pull: &PullRef,
     head: &CommitSha,
@@ -76,7 +76,11 @@ pub(crate) async fn left(
 }
 
 /// Sets the same statuses if no running command can set them.
-pub(crate) async fn tell_left(ctx: &Ctx, pull: &PullRef, projects: &[ProjectKey]) -> Result<()> {
+pub(crate) async fn set_left_queue_statuses(
+    ctx: &Ctx,
+    pull: &PullRef,
+    projects: &[ProjectKey],
+) -> Result<()> {
     if projects.is_empty() || pull.subject.is_application() {
         return Ok(());
     }
@@ -85,7 +89,8 @@ pub(crate) async fn tell_left(ctx: &Ctx, pull: &PullRef, projects: &[ProjectKey]
         return Ok(());
     };
     let head = known.at.head;
-    let statuses = left(ctx, pull, &head, |project| projects.contains(project)).await?;
+    let statuses =
+        left_queue_statuses(ctx, pull, &head, |project| projects.contains(project)).await?;
     push(ctx, pull, &head, statuses).await
 }
 
@@ -103,7 +108,7 @@ async fn of_waiting(
     let waiting = newest
         .into_values()
         .filter(|run| run.outcome == Some(ProjectOutcome::Waiting) && of(&run.project));
-    let of_run = |run: &RunRow| of_project(ctx, run.kind, &run.project, run.id, told.clone());
+    let of_run = |run: &RunRow| project_status(ctx, run.kind, &run.project, run.id, told.clone());
     let mut statuses: Vec<CommitStatus> = waiting.map(of_run).collect();
     if !statuses.is_empty() {
         statuses.push(NewestRuns::of(ctx, pull, head).await?.plan_status(ctx));

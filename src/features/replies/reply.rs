@@ -228,7 +228,7 @@ pub(crate) fn notice(
 }
 
 /// Builds the jobs that post a report.
-pub(crate) fn comments(
+pub(crate) fn comment_jobs(
     ctx: &Ctx,
     report: &Report,
     pull: &PullRef,

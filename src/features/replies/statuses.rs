@@ -10,7 +10,7 @@ use crate::model::{
     CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, PlanState,
     ProjectKey, ProjectOutcome, Pull, PullRef, RunId, RunKind,
 };
-use crate::render::status::{self, PolicyCounts, StatusSummary};
+use crate::render::status::{self, StatusSummary};
 use crate::store::{NewJob, NewRun, RunRow};
 
 /// Newest run of each project at the head commit of a pull request, since the last search for its projects.
@@ -99,7 +99,7 @@ impl NewestRuns {
             let (outcome, waits) = match (outcome, waiter) {
                 (ProjectOutcome::Waiting, Some(waiter)) => (
                     ProjectOutcome::Waiting,
-                    queued::place(ctx, waiter).await?.or(run.message),
+                    queued::queue_place(ctx, waiter).await?.or(run.message),
                 ),
                 // The project has left the queue, so nothing will happen automatically.
                 (ProjectOutcome::Waiting, None) => (ProjectOutcome::Cancelled, None),
@@ -295,30 +295,25 @@ fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> C
     )
 }
 
-/// Returns the status of policy checks over all projects.
-pub(crate) fn policies(ctx: &Ctx, counts: PolicyCounts) -> CommitStatus {
-    of_policies(ctx, status::policies(counts))
-}
-
 /// Returns the status of policy checks with this state and description.
-pub(crate) fn of_policies(ctx: &Ctx, (state, text): (CommitState, String)) -> CommitStatus {
+pub(crate) fn policies_status(ctx: &Ctx, (state, text): (CommitState, String)) -> CommitStatus {
     let context = status::policy_context(&ctx.settings.comments.status_name);
     let page = format!("{}/", ctx.settings.base_url);
     status::status(context, state, &text, Some(page))
 }
 
 /// Returns the status of a running command.
-pub(crate) fn pending(ctx: &Ctx, kind: RunKind) -> CommitStatus {
+pub(crate) fn pending_status(ctx: &Ctx, kind: RunKind) -> CommitStatus {
     combined(ctx, kind, status::running(kind))
 }
 
 /// Returns the status of a command that failed before it had results.
-pub(crate) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
+pub(crate) fn broken_status(ctx: &Ctx, kind: RunKind) -> CommitStatus {
     combined(ctx, kind, status::failed(kind))
 }
 
 /// Returns the status of a pull request without plans, because nobody with write access requested one.
-pub(crate) fn unasked(ctx: &Ctx) -> CommitStatus {
+pub(crate) fn unasked_status(ctx: &Ctx) -> CommitStatus {
     combined(
         ctx,
         RunKind::Plan,
@@ -327,7 +322,7 @@ pub(crate) fn unasked(ctx: &Ctx) -> CommitStatus {
 }
 
 /// Returns the status of a plan that a newer one replaces.
-pub(crate) fn superseded(ctx: &Ctx, kind: RunKind, why: &str) -> CommitStatus {
+pub(crate) fn superseded_status(ctx: &Ctx, kind: RunKind, why: &str) -> CommitStatus {
     combined(ctx, kind, status::superseded(kind, why))
 }
 
@@ -385,7 +380,7 @@ impl ProjectStatuses {
 }
 
 /// Returns the status of one project.
-pub(crate) fn of_project(
+pub(crate) fn project_status(
     ctx: &Ctx,
     kind: RunKind,
     project: &ProjectKey,
@@ -397,7 +392,7 @@ pub(crate) fn of_project(
 }
 
 /// Returns the statuses after a command has discarded these plans: successful ones now say that the plan is gone.
-pub(crate) async fn of_discarded(
+pub(crate) async fn discarded_statuses(
     ctx: &Ctx,
     pull: &Pull,
     plans: &[PlanRecord],
@@ -413,14 +408,14 @@ pub(crate) async fn of_discarded(
         .filter(|run| !run.has_status)
         .map(|run| run.id)
         .collect();
-    let of_project = |plan: &PlanRecord| {
+    let of_plan = |plan: &PlanRecord| {
         let line = status::project(RunKind::Plan, ProjectOutcome::Discarded, None);
-        of_project(ctx, RunKind::Plan, &plan.project, plan.run, line)
+        project_status(ctx, RunKind::Plan, &plan.project, plan.run, line)
     };
     let mut statuses: Vec<CommitStatus> = of_head
         .into_iter()
         .filter(|plan| !without.contains(&plan.run))
-        .map(of_project)
+        .map(of_plan)
         .collect();
     let standing = NewestRuns::of(ctx, &pull.at, &pull.head).await?;
     statuses.push(standing.plan_status(ctx));

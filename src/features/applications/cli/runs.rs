@@ -10,7 +10,7 @@ use crate::features::applications::view::{
 };
 use crate::features::applications::{self, ApplicationAction, busy, queued_or_why};
 use crate::features::locks::KeptLockReason;
-use crate::features::owners::cli::{AdminSession, cause};
+use crate::features::owners::{AdminSession, cli_cause};
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause};
 use crate::store::DiscardedPlan;
@@ -23,7 +23,7 @@ pub(super) async fn ask(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = app.id;
-    let asked = applications::ask(&session.store, id, deed, &cause().actor).await;
+    let asked = applications::ask(&session.store, id, deed, &cli_cause().actor).await;
     match queued_or_why(asked.context("the run could not be queued")?) {
         Ok(command) => {
             let json = || json!({ "id": command });
@@ -47,7 +47,7 @@ pub(super) async fn cancel(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = app.id;
-    let asked = applications::ask_to_stop(&session.store, id, &cause().actor, force).await;
+    let asked = applications::ask_to_stop(&session.store, id, &cli_cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
         Ok(command) => {
             let json = || json!({ "id": command.id });
@@ -72,7 +72,7 @@ pub(super) async fn discard(
     app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (id, by) = (app.id, cause());
+    let (id, by) = (app.id, cli_cause());
     let cause = Cause::new(by.actor, "the plan of the application is discarded");
     let discarded = session.store.application_discard(id, &cause).await;
     match discarded.context("the plan could not be discarded")? {

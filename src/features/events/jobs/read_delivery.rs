@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Ctx;
 use crate::features::events;
-use crate::features::owners::claimed::{self, Service};
-use crate::features::renames::identity;
+use crate::features::owners::{self, Service};
+use crate::features::renames;
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::model::{DeliveryId, Event, ForgeRepo};
 use crate::queue::{Job, JobError, RunningJob};
@@ -35,16 +35,16 @@ impl ReadDelivery {
         let Some(told) = &self.told else {
             return Ok(self.event.clone());
         };
-        if identity::unsettled(ctx, vec![told.clone()])
+        if renames::unsettled(ctx, vec![told.clone()])
             .await?
             .is_empty()
         {
             return Ok(self.event.clone());
         }
-        let name = identity::settle(ctx, told, Some(attempt.lease.id)).await?;
+        let name = renames::settle(ctx, told, Some(attempt.lease.id)).await?;
         let event = self.event.clone().in_repo(&name);
         for news in event.news() {
-            if claimed::service(ctx, &news.repo).await? == Service::Served {
+            if owners::service(ctx, &news.repo).await? == Service::Served {
                 ctx.store.repository_event_append(&news).await?;
             }
         }

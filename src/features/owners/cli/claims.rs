@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::list::{OwnerFlag, PART, may_go_on};
+use super::list::{LIST_PART, OwnerFlag, may_go_on};
 use super::{AdminFlags, AdminSession};
 use crate::features::owners::view::ClaimView;
 use crate::kit::term::{
@@ -69,7 +69,7 @@ async fn run_list(
     loop {
         let part = session
             .store
-            .claim_list(owner, after.as_ref(), PART)
+            .claim_list(owner, after.as_ref(), LIST_PART)
             .await
             .context("the claims could not be read")?;
         for claim in &part {

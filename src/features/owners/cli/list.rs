@@ -6,7 +6,7 @@ use super::AdminSession;
 use crate::model::{OwnerId, OwnerName};
 
 /// Number of rows that are read at once.
-pub(crate) const PART: i64 = 500;
+pub(crate) const LIST_PART: i64 = 500;
 
 /// Owner that a list is limited to.
 #[derive(clap::Args)]
@@ -36,5 +36,5 @@ impl OwnerFlag {
 
 /// Returns true if there may be more rows than this part.
 pub(crate) fn may_go_on<T>(part: &[T]) -> bool {
-    i64::try_from(part.len()).is_ok_and(|count| count >= PART)
+    i64::try_from(part.len()).is_ok_and(|count| count >= LIST_PART)
 }

@@ -5,7 +5,7 @@
 
 use crate::features::planning::CommandCx;
 use crate::features::planning::projects::Work;
-use crate::features::replies::statuses::NewestRuns;
+use crate::features::replies::NewestRuns;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName};
 use crate::queue::JobError;
 use crate::render::UserText;

@@ -36,8 +36,7 @@ use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::discovery::{OrderPosition, ProjectGroup, stages};
 use crate::errors::describe_error;
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
+use crate::features::replies::{self, NewestRuns, ProjectStatuses, Reply};
 use crate::model::{
     CommitSha, Distribution, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId,
     RunKind, WorkspaceName,
@@ -80,7 +79,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = merging::method_without_merge(cx, command, &policies) {
         return Ok(refusal);
     }
-    cx.start(vec![statuses::pending(cx.ctx, RunKind::Apply)])
+    cx.start(vec![replies::pending_status(cx.ctx, RunKind::Apply)])
         .await?;
     let work = Work::of_plans(cx.ctx, policies, &meant);
     let hooked = match run_hooks(cx, &work, &meant, command).await {
@@ -315,7 +314,7 @@ async fn apply_group(
         };
         if run.has_status {
             let line = status::running(run.kind);
-            cx.status(statuses::of_project(
+            cx.status(replies::project_status(
                 cx.ctx,
                 run.kind,
                 run.project,
@@ -494,7 +493,7 @@ impl Task for Applying<'_> {
         let cx = run.cx;
         let (state, line) = status::project(run.kind, report.outcome, report.counts);
         let state = (state, report.status.clone().unwrap_or(line));
-        let status = statuses::of_project(cx.ctx, run.kind, run.project, run.id, state);
+        let status = replies::project_status(cx.ctx, run.kind, run.project, run.id, state);
         Ok(cx.status_job(status))
     }
 }

@@ -3,8 +3,7 @@
 
 use super::CommandCx;
 use crate::features::apply_locks::{apply_locks_line, apply_refusal};
-use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::NewestRuns;
+use crate::features::replies::{NewestRuns, Reply};
 use crate::model::{ApplyLock, PlanRecord};
 use crate::queue::JobError;
 use crate::render::Body;

@@ -8,8 +8,7 @@ use crate::discovery::{NameError, choose_names};
 use crate::features::planning::policies::Policies;
 use crate::features::planning::stop::Stop;
 use crate::features::planning::{CommandCx, config_file};
-use crate::features::replies::queued;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::{self, Reply};
 use crate::model::{PlanRecord, ProjectKey, ProjectName, Waiter, without_backticks};
 
 /// Maximum number of waiting projects in a reply.
@@ -144,7 +143,7 @@ async fn waits(
     };
     let mut lines = Vec::new();
     for waiter in waiting.iter().filter(is_meant).take(MOST_WAITING) {
-        let place = queued::place(cx.ctx, waiter).await?;
+        let place = replies::queue_place(cx.ctx, waiter).await?;
         lines.extend(
             place.map(|place| format!("{}: {}.", waiter.project, without_backticks(&place))),
         );

@@ -25,7 +25,7 @@ use crate::features::planning::hooks::{self, HookFacts};
 use crate::features::planning::needs::Findings;
 use crate::features::planning::policies::Policies;
 use crate::features::planning::stop::Stop;
-use crate::features::replies::reply::Reply;
+use crate::features::replies::Reply;
 use crate::git::{BranchChanges, Checkout, GitError, IgnoredFiles, TreeFiles};
 use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, ProjectKey, RepoPath, RunKind};
 use crate::queue::JobError;

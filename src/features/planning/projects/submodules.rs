@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tracing::warn;
 
 use crate::context::Ctx;
-use crate::features::owners::claimed::address;
+use crate::features::owners::claim_address;
 use crate::git::{SubmoduleAdmission, SubmoduleRules};
 use crate::model::{OwnerName, RepoId};
 
@@ -77,7 +77,7 @@ fn of_another(
          {parent} a credential that may read both (`lockkeeper credentials add --owner {} --url {}`), or name another \
          repository in `.gitmodules`",
         name(own),
-        address(parent)
+        claim_address(parent)
     )
 }
 
@@ -87,7 +87,7 @@ fn unclaimed(repo: &RepoId, own: Option<&OwnerName>) -> String {
          (`--require-claims`). Claim it (`lockkeeper credentials add --owner {} --url {}`, or `lockkeeper apps add`), \
          or name another repository in `.gitmodules`",
         name(own),
-        address(repo)
+        claim_address(repo)
     )
 }
 

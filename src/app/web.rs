@@ -19,7 +19,7 @@ use crate::features::registry::{
 };
 use crate::features::{applications, locks, planning};
 use crate::http;
-use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
+use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, WebAuth, WebParts, WebState};
 use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
@@ -46,7 +46,12 @@ pub(super) async fn routers(
     config: &ServerConfig,
     closing: CancellationToken,
 ) -> anyhow::Result<WebRouters> {
-    let setup = Setup {
+    let version = env!("CARGO_PKG_VERSION");
+    let has_registry = ctx.server.registry.is_some();
+    let parts = WebParts::load(&ctx.store, &config.web.public_url, version, has_registry)
+        .await
+        .context("cannot read the data of the dashboard from the database")?;
+    let web = Arc::new(WebState {
         store: ctx.store.clone(),
         clock: Arc::clone(&ctx.clock),
         ids: Arc::clone(&ctx.ids),
@@ -63,8 +68,7 @@ pub(super) async fn routers(
         credentials: ctx.credentials.clone(),
         authority: Arc::new(WebPermissions(Arc::clone(ctx))),
         shutting_down: closing,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        has_registry: ctx.server.registry.is_some(),
+        version: version.to_owned(),
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
@@ -82,11 +86,8 @@ pub(super) async fn routers(
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.settings().repo_rules.repos.policies().sets)
         },
-    };
-    let web = WebState::new(setup)
-        .await
-        .context("cannot read the data of the dashboard from the database")?;
-    let web = Arc::new(web);
+        parts,
+    });
     let batch = ctx.server.account_batch;
     let flags = ctx.server.flag_store.as_ref().unwrap_or(&ctx.store);
     let flags = Arc::new(FlagTable::of(flags.clone()));

@@ -227,11 +227,11 @@ impl AccountSignIn {
         // The pages know people by other names, so a guess there is another one.
         let given = format!("accounts:{user}:{password}");
         let now = self.web.clock.now();
-        if let Some(wait) = self.web.guesses.wait(address, now) {
+        if let Some(wait) = self.web.parts.guesses.wait(address, now) {
             return Err(SignInRefusal::Later(wait.num_seconds() + 1));
         }
         if auth::is_web_user(&self.web, &user, &password) {
-            self.web.guesses.right(address, now);
+            self.web.parts.guesses.right(address, now);
             return Ok(AccountCaller::Administrator(user));
         }
         if let Some(id) = self.users.username(&user).await?
@@ -240,12 +240,12 @@ impl AccountSignIn {
             let checked = self.users.caller_of(&id).await?;
             return self.conclude(checked, address, &given, now);
         }
-        let _turn = self.web.guesses.turn(address).await;
+        let _turn = self.web.parts.guesses.turn(address).await;
         let now = self.web.clock.now();
-        if let Some(wait) = self.web.guesses.wait(address, now) {
+        if let Some(wait) = self.web.parts.guesses.wait(address, now) {
             return Err(SignInRefusal::Later(wait.num_seconds() + 1));
         }
-        if self.web.guesses.was_wrong(address, &given, now) {
+        if self.web.parts.guesses.was_wrong(address, &given, now) {
             return Err(SignInRefusal::Unauthorized);
         }
         // The password may have been replaced during the wait.
@@ -264,12 +264,12 @@ impl AccountSignIn {
     ) -> Result<AccountCaller, SignInRefusal> {
         match checked {
             CheckedPassword::Right(caller) => {
-                self.web.guesses.right(address, now);
+                self.web.parts.guesses.right(address, now);
                 Ok(caller)
             }
             CheckedPassword::Inactive => Err(SignInRefusal::Inactive),
             CheckedPassword::Wrong => {
-                if let Some(wrong) = self.web.guesses.wrong(address, given, now) {
+                if let Some(wrong) = self.web.parts.guesses.wrong(address, given, now) {
                     let remote = address.map(tracing::field::display);
                     warn!(remote, wrong, "Wrong user name or password of an account");
                 }

@@ -31,7 +31,7 @@ pub(super) async fn show(State(web): State<Arc<WebState>>) -> Response {
 
 /// Reads the numbers from the database. If it does not answer, the numbers of this server are shown anyway.
 async fn refresh(web: &WebState) {
-    let mut read_at = web.metrics_read_at.lock().await;
+    let mut read_at = web.parts.metrics_read_at.lock().await;
     let now = web.clock.now();
     if read_at.is_some_and(|at| now - at < FRESH_FOR) {
         return;

@@ -58,7 +58,7 @@ pub(super) async fn events(
 ) -> Result<Response, WebError> {
     let news = web.hub.subscribe();
     let run = find_run(&web, &sight, &asked).await?;
-    let place = Arc::clone(&web.viewers)
+    let place = Arc::clone(&web.parts.viewers)
         .try_acquire_owned()
         .map_err(|_| too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);

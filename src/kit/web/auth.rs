@@ -104,14 +104,14 @@ async fn known(
         return PasswordCheck::NotSaid;
     };
     let (address, now) = (client(web, extensions, headers), web.clock.now());
-    if let Some(wait) = web.guesses.wait(address, now) {
+    if let Some(wait) = web.parts.guesses.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
     // Nothing awaits before a wrong password is counted, so that of several guesses sent at once, each counts before the next
     // is checked. Only accounts need a slow hash, and take turns for it.
     let accounts = web.accounts.now();
     if let Some(user) = auth.accepted(&accounts, &given) {
-        web.guesses.right(address, now);
+        web.parts.guesses.right(address, now);
         return PasswordCheck::Yes(user);
     }
     if accounts.uses_accounts() {
@@ -135,7 +135,7 @@ async fn by_account(
     if let Some(account) = account {
         match web.passwords.recall(account, &given.1).await {
             Ok(Some(PasswordVerdict::Right(mark))) => {
-                web.guesses.right(address, web.clock.now());
+                web.parts.guesses.right(address, web.clock.now());
                 return PasswordCheck::Yes(signed_in(mark));
             }
             Ok(Some(PasswordVerdict::Inactive)) => return PasswordCheck::Inactive(account),
@@ -143,17 +143,17 @@ async fn by_account(
             Err(error) => return PasswordCheck::Failed(error),
         }
     }
-    let _turn = web.guesses.turn(address).await;
+    let _turn = web.parts.guesses.turn(address).await;
     let now = web.clock.now();
-    if let Some(wait) = web.guesses.wait(address, now) {
+    if let Some(wait) = web.parts.guesses.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
-    if web.guesses.was_wrong(address, &guess(&given), now) {
+    if web.parts.guesses.was_wrong(address, &guess(&given), now) {
         return wrong(web, address, &given, now);
     }
     match web.passwords.check(account, &given.1).await {
         Ok(PasswordVerdict::Right(mark)) => {
-            web.guesses.right(address, now);
+            web.parts.guesses.right(address, now);
             PasswordCheck::Yes(signed_in(mark))
         }
         Ok(PasswordVerdict::Inactive) => match account {
@@ -177,7 +177,7 @@ fn wrong(
     given: &(String, String),
     now: DateTime<Utc>,
 ) -> PasswordCheck {
-    if let Some(wrong) = web.guesses.wrong(address, &guess(given), now) {
+    if let Some(wrong) = web.parts.guesses.wrong(address, &guess(given), now) {
         let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
         tracing::warn!(
             remote,

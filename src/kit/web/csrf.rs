@@ -186,7 +186,7 @@ impl<T: DeserializeOwned + 'static> FromRequest<Arc<WebState>> for Confirmed<T> 
             .await
             .map_err(|rejection| WebError::unreadable_form(rejection.status()))?;
         match session {
-            Some(session) if web.csrf.accepts(&session, &who, &form.token) => Ok(Self {
+            Some(session) if web.parts.csrf.accepts(&session, &who, &form.token) => Ok(Self {
                 who,
                 fields: form.fields,
             }),

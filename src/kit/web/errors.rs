@@ -572,7 +572,7 @@ impl WebError {
             status: self.status.as_u16(),
             reference,
         };
-        match web.templates.render("error.html", &view) {
+        match web.parts.templates.render("error.html", &view) {
             Ok(page) => page.into_response(),
             Err(error) => {
                 error!(%error, "Cannot render an error page");

@@ -42,6 +42,6 @@ pub(crate) use routes::Routes;
 pub use routes::{Route, RouteAccess};
 pub use state::{
     AccountPasswords, Authority, Cancel, Cancelling, GiveLocks, PasswordMark, PasswordVerdict,
-    Setup, WebState,
+    WebParts, WebState,
 };
 pub(crate) use text::shown;

@@ -127,8 +127,8 @@ pub trait AccountPasswords: Send + Sync + 'static {
     async fn mark(&self, account: AccountId) -> anyhow::Result<Option<PasswordMark>>;
 }
 
-/// Parts from which [`WebState`] is built.
-pub struct Setup {
+/// The dashboard and the API.
+pub struct WebState {
     pub store: Store,
     /// Clock for texts such as "3 minutes ago".
     pub clock: Arc<dyn Clock>,
@@ -160,8 +160,6 @@ pub struct Setup {
     pub authority: Arc<dyn Authority>,
     /// Token that is cancelled when the server begins to stop. It ends the streams.
     pub shutting_down: CancellationToken,
-    /// True if the server has a registry of modules, with pages.
-    pub has_registry: bool,
     /// Version, shown to users of the pages.
     pub version: String,
     /// Metrics that monitors read.
@@ -180,86 +178,40 @@ pub struct Setup {
     pub without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Policy sets that are configured now.
     pub policy_sets: Arc<dyn Fn() -> Vec<PolicySet> + Send + Sync>,
+    /// Key of the forms, templates and counters.
+    pub parts: WebParts,
 }
 
-/// The dashboard and the API.
-pub struct WebState {
-    pub(crate) store: Store,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<dyn Ids>,
-    pub(crate) hub: OutputHub,
-    pub(crate) public_url: Url,
-    pub(crate) auth: Option<WebAuth>,
-    pub(crate) hosts: WebHosts,
+/// Key of the forms, templates and counters of [`WebState`].
+pub struct WebParts {
+    pub(crate) csrf: CsrfKey,
     pub(crate) guesses: Guesses,
-    pub(crate) accounts: Arc<LiveAccounts>,
-    pub(crate) passwords: Arc<dyn AccountPasswords>,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) executable: String,
-    pub(crate) giving: Arc<dyn GiveLocks>,
-    pub(crate) cancel: Arc<dyn Cancel>,
-    pub(crate) credentials: CredentialStore,
-    pub(crate) authority: Arc<dyn Authority>,
-    pub(crate) shutting_down: CancellationToken,
-    pub(crate) version: String,
-    pub(crate) metrics: Metrics,
+    pub(crate) templates: Templates,
+    pub(crate) viewers: Arc<Semaphore>,
     /// Time when the metrics were last read from the database.
     pub(crate) metrics_read_at: Mutex<Option<DateTime<Utc>>>,
-    pub(crate) keep_runs: Option<Duration>,
-    pub(crate) periods: Periods,
-    pub(crate) forges: ForgeHosts,
-    pub(crate) mirror_nudge: WakeUp,
-    pub(crate) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
-    pub(crate) without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
-    pub(crate) policy_sets: Arc<dyn Fn() -> Vec<PolicySet> + Send + Sync>,
-    pub(crate) csrf: CsrfKey,
-    pub(crate) viewers: Arc<Semaphore>,
-    pub(crate) templates: Templates,
+}
+
+impl WebParts {
+    /// Reads the key of the forms from the database, where all replicas share it, and creates it if there is none. Every
+    /// page shows the version, and links to the registry of modules if the server has one.
+    pub async fn load(
+        store: &Store,
+        public_url: &Url,
+        version: &str,
+        has_registry: bool,
+    ) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            csrf: CsrfKey::load(store).await?,
+            guesses: Guesses::default(),
+            templates: Templates::new(base_path(public_url), version, has_registry),
+            viewers: Arc::new(Semaphore::new(VIEWERS)),
+            metrics_read_at: Mutex::default(),
+        })
+    }
 }
 
 impl WebState {
-    /// Reads the key of the forms from the database, where all replicas share it, and creates it if there is none.
-    pub async fn new(setup: Setup) -> Result<Self, sqlx::Error> {
-        let csrf = CsrfKey::load(&setup.store).await?;
-        let templates = Templates::new(
-            base_path(&setup.public_url),
-            &setup.version,
-            setup.has_registry,
-        );
-        Ok(Self {
-            store: setup.store,
-            clock: setup.clock,
-            ids: setup.ids,
-            hub: setup.hub,
-            public_url: setup.public_url,
-            auth: setup.auth,
-            hosts: setup.hosts,
-            guesses: Guesses::default(),
-            accounts: setup.accounts,
-            passwords: setup.passwords,
-            trusted_proxies: setup.trusted_proxies,
-            executable: setup.executable,
-            giving: setup.giving,
-            cancel: setup.cancel,
-            credentials: setup.credentials,
-            authority: setup.authority,
-            shutting_down: setup.shutting_down,
-            version: setup.version,
-            metrics: setup.metrics,
-            metrics_read_at: Mutex::default(),
-            keep_runs: setup.keep_runs,
-            periods: setup.periods,
-            forges: setup.forges,
-            mirror_nudge: setup.mirror_nudge,
-            repo_config: setup.repo_config,
-            without_effect: setup.without_effect,
-            policy_sets: setup.policy_sets,
-            csrf,
-            viewers: Arc::new(Semaphore::new(VIEWERS)),
-            templates,
-        })
-    }
-
     /// Fails if the user may not perform the action.
     pub(crate) async fn permit(
         &self,

@@ -107,7 +107,7 @@ impl Visitor {
     /// Renders a page for this person.
     pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, WebError> {
         let now = self.web.clock.now();
-        let token = self.web.csrf.token(&self.session, &self.user);
+        let token = self.web.parts.csrf.token(&self.session, &self.user);
         let limited_to = self.limited_to().unwrap_or_default();
         let page = VisitorPage {
             token,
@@ -117,7 +117,7 @@ impl Visitor {
             now: PastTime::new(now, now),
             view,
         };
-        let html = self.web.templates.render(template, &page)?;
+        let html = self.web.parts.templates.render(template, &page)?;
         let cookie = self.is_new.then(|| {
             (
                 header::SET_COOKIE,

@@ -20,7 +20,7 @@ use lockkeeper::context::{FileState, LiveAccounts};
 use lockkeeper::features::accounts::WebPasswords;
 use lockkeeper::features::locks::give;
 use lockkeeper::http::router;
-use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
+use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, WebAuth, WebParts, WebState};
 use lockkeeper::locks::{HandOver, HandOverOutcome, LockRequest, QueuedPlan, take_all};
 use lockkeeper::model::{
     Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
@@ -389,22 +389,26 @@ impl World {
         giving: Arc<dyn GiveLocks>,
         accounts: Arc<LiveAccounts>,
     ) -> Router {
-        let setup = Setup {
+        let (public_url, version) = (public_url.parse().unwrap(), "1.2.3");
+        let parts = WebParts::load(&self.store, &public_url, version, false)
+            .await
+            .unwrap();
+        router(Arc::new(WebState {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             ids: Arc::new(CountingIds::default()),
             hub: self.hub.clone(),
-            public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth {
                 user: user.to_owned(),
                 password: Secret::new(password),
             }),
             hosts: WebHosts::new(
-                &public_url.parse().unwrap(),
+                &public_url,
                 ([127, 0, 0, 1], 4141).into(),
                 &["locks.example"],
             )
             .unwrap(),
+            public_url,
             accounts: Arc::clone(&accounts),
             passwords: Arc::new(WebPasswords::new(self.store.clone())),
             trusted_proxies: self.trusted_proxies.clone(),
@@ -419,8 +423,7 @@ impl World {
                 denials: Arc::clone(&self.denials),
             }),
             shutting_down: self.stop.clone(),
-            version: "1.2.3".to_owned(),
-            has_registry: false,
+            version: version.to_owned(),
             metrics: self.metrics.clone(),
             keep_runs: Some(Duration::from_hours(90 * 24)),
             periods: Periods::DEFAULT,
@@ -438,8 +441,8 @@ impl World {
                 let sets = self.policy_sets.clone();
                 Arc::new(move || sets.clone())
             },
-        };
-        router(Arc::new(WebState::new(setup).await.unwrap()))
+            parts,
+        }))
     }
 
     pub fn clock_now(&self) -> DateTime<chrono::Utc> {

@@ -13,7 +13,7 @@ mod jobs;
 pub(crate) mod leases;
 pub mod locks;
 mod mirrors;
-pub(crate) mod operations;
+pub mod operations;
 pub(crate) mod owners;
 pub mod planning;
 mod policies;

@@ -4,7 +4,6 @@
 
 use chrono::{DateTime, Utc};
 
-use super::watched::repo_told_in_tx;
 use super::{Result, Store, Tx, execute, kept_time, on_pool};
 use crate::model::{BranchName, CommitSha, PullHead, PullNumber, PullRef, RepoId};
 
@@ -84,7 +83,7 @@ impl Store {
                 if let Some(at) = at {
                     told_in_tx(tx, pull, at).await?;
                 }
-                repo_told_in_tx(tx, &pull.repo, self.now()).await?;
+                self.watched_told_in_tx(tx, &pull.repo).await?;
                 Ok(true)
             }
             HeadNews::Found { known: None, at } => {

@@ -20,7 +20,6 @@ mod applications;
 mod apply;
 mod cancel;
 mod claims;
-mod command_configs;
 mod commands;
 mod credentials;
 mod deliveries;
@@ -42,7 +41,6 @@ mod news;
 mod of_repos;
 mod one_statement;
 mod open;
-mod operations;
 mod owner_overview;
 mod owners;
 mod pending_statuses;
@@ -58,7 +56,6 @@ mod replicas;
 mod repositories;
 mod repository_events;
 mod repository_syncs;
-mod retention;
 mod runs;
 mod settings;
 mod shared_commit;
@@ -66,7 +63,6 @@ mod state_changes;
 mod stops;
 mod time;
 mod waiters;
-mod watched;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -78,7 +74,6 @@ pub use applications::Application;
 pub use apply::{ApplyChecks, ApplyGate, ApplyGrant, TeamMember};
 pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
-pub use command_configs::WrittenConfig;
 pub use commands::{
     CommandRow, CommandState, CreateCommand, DueChanges, FinishedCommand, NewCommand, ResultPart,
     ResultTimes, UNCLAIMED_SPEC,
@@ -103,7 +98,6 @@ pub use lock_events::LockEventWalk;
 pub use locks::{LockAttempt, MOST_LISTED, TakeLock};
 pub use news::{Listener, News, NewsOutcome};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
-pub use operations::{FailedJob, JobStage, LaneRow, QueueLine, StoredCounts};
 pub use owner_overview::OwnerOverview;
 pub use owners::{CreateOwner, DeleteOwner, Owner};
 pub use pending_statuses::PendingStatus;
@@ -120,7 +114,6 @@ pub use repository_syncs::{
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use state_changes::{StateChanged, StateGate};
 pub use stops::{StopKind, StopRequest};
-pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};
 use fence::LeaseFence;

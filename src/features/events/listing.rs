@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::missed::LEFT_TO_COMMANDS;
-use super::{close_pull, found as handle_found, gone};
+use super::{ForgePage, WatchedRepo, close_pull, found as handle_found, gone};
 use crate::context::Ctx;
 use crate::features::renames;
 use crate::forges::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 use crate::kit::reconcile::TickResult;
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
 use crate::queue::JobError;
-use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
+use crate::store::{Absence, HeadNews};
 
 /// Maximum number of pages of a list: 3,000 open pull requests.
 const MAX_PAGES: usize = 30;

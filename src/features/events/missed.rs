@@ -16,15 +16,15 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::gone;
 use super::listing::{ListingResult, look};
+use super::{WatchedRepo, gone};
 use crate::context::Ctx;
 use crate::features::owners::{self, Service};
 use crate::features::renames;
 use crate::forges::{ForgeError, RequestBudget};
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::{HostName, RepoId};
-use crate::store::{Absence, WatchedRepo};
+use crate::store::Absence;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "missed_events",

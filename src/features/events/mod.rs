@@ -6,6 +6,7 @@
 //! | `jobs/` | the jobs: read a delivery, clean up after a closed pull request |
 //! | `comment.rs`, `pull.rs`, `closed.rs` | what follows from each kind of event |
 //! | `missed.rs`, `listing.rs` | lists open pull requests, and handles changes without an event |
+//! | `watched.rs` | repositories whose open pull requests are listed, and the pages of these lists |
 //! | `closed_pulls.rs`, `gone.rs` | releases the locks of pull requests that are closed or gone |
 
 mod accept;
@@ -17,10 +18,12 @@ mod jobs;
 mod listing;
 mod missed;
 mod pull;
+mod watched;
 
 pub use accept::{DeliveryReceipt, accept};
 pub(crate) use closed::close_pull;
 pub(crate) use pull::found;
+pub use watched::{ForgePage, WatchedRepo};
 
 pub(crate) use jobs::{CleanPull, ReadDelivery};
 

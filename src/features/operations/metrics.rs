@@ -12,11 +12,12 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::warn;
 
+use super::QueueLine;
 use crate::features;
 use crate::features::audit::AuditLog;
 use crate::features::registry::{Peer, PeerState};
 use crate::kit::web::WebState;
-use crate::store::{QueueLine, ReplicaState, Store};
+use crate::store::{ReplicaState, Store};
 use crate::telemetry::{Metric, Metrics};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -12,23 +12,27 @@
 //! | `forge.rs` | checks that forges answer and grant the needed permissions |
 //! | `panics.rs` | reports panics of this server |
 //! | `disk/` | removes files that nothing uses |
-//! | `retention.rs` | removes old rows |
+//! | `retention.rs`, `old_commands.rs` | removes old rows, and commands with their runs and output |
+//! | `store.rs` | counts and short lists |
 
 mod disk;
 mod forge;
 mod health;
 mod metrics;
+mod old_commands;
 mod orphans;
 mod overview;
 mod page;
 mod panics;
 mod repairs;
 mod retention;
+mod store;
 mod view;
 
 use std::sync::Arc;
 
 pub(crate) use health::health_routes;
+pub use store::{FailedJob, JobStage, LaneRow, QueueLine, StoredCounts};
 
 use super::Feature;
 use crate::kit::web::RouteAccess::{Account, Facts};

@@ -8,13 +8,11 @@ use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::repairs::{self, ReconcilerFix};
-use super::view;
+use super::{FailedJob, LaneRow, QueueLine, StoredCounts, view};
 use crate::context::FileState;
 use crate::features::audit::AuditLog;
 use crate::kit::web::{WebError, WebState};
-use crate::store::{
-    DeliveryState, FailedJob, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store, StoredCounts,
-};
+use crate::store::{DeliveryState, LeaseRow, ReplicaRow, Store};
 
 /// Period for the shown deliveries and failures.
 pub(super) const LATELY: TimeDelta = TimeDelta::days(1);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::overview::Operations;
 use super::repairs::ReconcilerFix;
+use super::{FailedJob, JobStage, LaneRow, QueueLine};
 use crate::context::{FileState, RefusedContent};
 use crate::features::audit;
 use crate::features::leases::{LeaseLine, notice};
@@ -19,10 +20,7 @@ use crate::kit::web::text::{Badge, PastTime, PullName, duration, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{LockEvent, Reason};
-use crate::store::{
-    DeliveryState, FailedJob, JobStage, JobState, LaneRow, LockEventSeal, QueueLine, ReplicaRow,
-    ReplicaState,
-};
+use crate::store::{DeliveryState, JobState, LockEventSeal, ReplicaRow, ReplicaState};
 
 /// Age of the first job of a lane from which the lane counts as stuck.
 const STUCK_AFTER: TimeDelta = TimeDelta::minutes(15);

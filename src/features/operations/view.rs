@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 
 use super::overview::{LATELY, Operations};
 use super::repairs::ReconcilerFix;
+use super::{FailedJob, LaneRow, QueueLine};
 use crate::context::{FileState, RefusedContent};
 use crate::features::audit::{self, AuditLog};
 use crate::features::leases;
 use crate::kit::reconcile::Scope;
-use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
+use crate::store::{ReconcilerRow, ReplicaRow};
 
 /// Renders all facts as JSON.
 pub(super) fn of(all: &Operations, version: &str) -> Value {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::projects::read_file;
-use super::{CommandCx, hooks};
+use super::{CommandCx, WrittenConfig, hooks};
 use crate::config::Hook;
 use crate::config::repo::{self, CANDIDATES, RepoConfig, RepoPermissions};
 use crate::config::repos::{ConfigSource, RepoRules};
@@ -15,7 +15,6 @@ use crate::context::Ctx;
 use crate::errors::describe_error;
 use crate::git::{Checkout, CheckoutStrategy, GitError};
 use crate::model::{BranchName, CommandId, CommandKind, CommitSha, PlanRecord, RepoPath, RunId};
-use crate::store::WrittenConfig;
 use crate::workflow::{CheckoutError, Source};
 
 /// Source of the configuration file.

@@ -10,6 +10,7 @@
 //! | `plan.rs`, `apply/`, `state_commands.rs`, `version.rs` | the commands that run a program |
 //! | `project_run.rs`, `course.rs` | the life of one run, the same for all of them |
 //! | `projects.rs`, `projects/`, `config_file.rs` | the checkout, and which projects a command concerns |
+//! | `command_configs.rs` | stores the configuration of commands whose hooks may have written it |
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
 //! | `policy_checks.rs` | what the policy sets of a project mean for its plan |
 //! | `approve_policies.rs`, `withdraw_approvals.rs`, `approvals.rs` | approvals of violations, and what giving and withdrawing them share |
@@ -29,6 +30,7 @@ mod approvals;
 mod approve_policies;
 mod cancel;
 mod command;
+mod command_configs;
 mod config_file;
 mod conflicts;
 mod course;
@@ -63,6 +65,7 @@ mod withdraw_approvals;
 pub use cancel::one as cancel_command;
 pub(crate) use cancel::why as cancelled_by;
 pub(crate) use command::run;
+pub use command_configs::WrittenConfig;
 pub(crate) use give_up::give_up;
 pub(crate) use guards::other_branch;
 pub use jobs::{CancelCommands, MergePull, OfferLock, RunCommand};

@@ -422,7 +422,7 @@ fn shown(lock: &Lock) -> String {
     )
 }
 
-fn jobs(jobs: &[lockkeeper::store::FailedJob]) -> Vec<String> {
+fn jobs(jobs: &[lockkeeper::features::operations::FailedJob]) -> Vec<String> {
     jobs.iter()
         .map(|job| format!("{} in {}: {:?}", job.kind, job.lane, job.last_error))
         .collect()

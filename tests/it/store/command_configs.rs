@@ -1,7 +1,7 @@
 //! Tests of configurations that hooks wrote for a command, stored for its plans.
 
+use lockkeeper::features::planning::WrittenConfig;
 use lockkeeper::model::{CommandId, RepoPath};
-use lockkeeper::store::WrittenConfig;
 
 use super::samples::{open_pull, planned, project};
 use crate::support::db::{TestDb, by, store_test};

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use lockkeeper::store::{
-    DeliveryState, JobClaim, JobFinish, JobStage, JobState, NewDelivery, NewJob, StoredCounts,
-};
+use lockkeeper::features::operations::{JobStage, StoredCounts};
+use lockkeeper::store::{DeliveryState, JobClaim, JobFinish, JobState, NewDelivery, NewJob};
 
 use super::samples::{job, open_pull, project, taken};
 use crate::support::db::{TestDb, start_of_time, stop_applies, store_test};

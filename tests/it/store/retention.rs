@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lockkeeper::features::planning::WrittenConfig;
 use lockkeeper::model::{
     CommandId, CommandKind, CommandOutcome, CommitSha, ProjectOutcome, PullRef, PullState, RunId,
     RunKind,
 };
-use lockkeeper::store::{FinishedCommand, NewRun, OutputPiece, WrittenConfig};
+use lockkeeper::store::{FinishedCommand, NewRun, OutputPiece};
 
 use super::samples::{URL, begin_apply, command, open_pull, planned, project, pull};
 use crate::support::db::{TestDb, by, store_test};

@@ -2,9 +2,10 @@
 
 use chrono::TimeDelta;
 use futures::future::join_all;
+use lockkeeper::features::events::{ForgePage, WatchedRepo};
 use lockkeeper::model::Subject;
 use lockkeeper::model::{PullRef, PullState, RepoId};
-use lockkeeper::store::{ForgePage, HeadNews, WatchedRepo};
+use lockkeeper::store::HeadNews;
 
 use super::samples::{HOSTILE, URL, pull};
 use crate::support::db::{TestDb, store_test};

@@ -17,7 +17,6 @@ use crate::discovery::explain::{
     self, ConfigWarning, ExplainInput, ExplainedTool, PlanExplanation,
 };
 use crate::discovery::{self, FileTree, Input, ModuleGraph};
-use crate::features::planning::CommandCx;
 use crate::features::planning::config_file::{
     ConfigReading, ReadConfig, UnknownConfig, may_be_written,
 };
@@ -25,12 +24,12 @@ use crate::features::planning::hooks::{self, HookFacts};
 use crate::features::planning::needs::Findings;
 use crate::features::planning::policies::Policies;
 use crate::features::planning::stop::Stop;
+use crate::features::planning::{CommandCx, WrittenConfig};
 use crate::features::replies::Reply;
 use crate::git::{BranchChanges, Checkout, GitError, IgnoredFiles, TreeFiles};
 use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, ProjectKey, RepoPath, RunKind};
 use crate::queue::JobError;
 use crate::render::Body;
-use crate::store::WrittenConfig;
 use crate::workflow::CheckoutError;
 
 /// Finds the projects of a plan.

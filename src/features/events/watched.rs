@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::RepoId;
+use crate::store::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 
 /// A repository whose list of open pulls is read regularly.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,11 +124,11 @@ impl Store {
         )?;
         tx.commit().await
     }
-}
 
-/// Watches a repository from now on, after an event of it.
-pub(super) async fn repo_told_in_tx(tx: &mut Tx, repo: &RepoId, now: DateTime<Utc>) -> Result<()> {
-    execute!(tx, TOLD, repo, now).map(drop)
+    /// Watches a repository from now on, after an event of it.
+    pub(crate) async fn watched_told_in_tx(&self, tx: &mut Tx, repo: &RepoId) -> Result<()> {
+        execute!(tx, TOLD, repo, self.now()).map(drop)
+    }
 }
 
 #[derive(sqlx::FromRow)]

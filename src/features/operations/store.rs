@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{DeliveryState, JobState, Result, Store, kept_time, on_pool};
 use crate::model::{JobId, text_enum};
+use crate::store::{DeliveryState, JobState, Result, Store, kept_time, on_pool};
 
 text_enum! {
     /// Stage of a job that has not ended.

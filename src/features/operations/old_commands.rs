@@ -7,8 +7,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, execute, kept_time, on_pool};
 use crate::model::CommandId;
+use crate::store::{Result, Store, execute, kept_time, on_pool};
 
 macro_rules! is_over {
     () => {

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::{Result, Store, execute, free_text, on_pool};
 use crate::model::{CommandId, CommitSha, PullRef, RepoPath, RunId};
+use crate::store::{Result, Store, execute, free_text, on_pool};
 
 /// Configuration of a command: the file and its text; `None`: there was no file.
 #[derive(Clone, Debug, PartialEq, Eq)]

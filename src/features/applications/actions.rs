@@ -43,11 +43,11 @@ pub(super) async fn the_app(web: &WebState, asked: &str) -> Result<Application, 
 /// Returns the application of an identifier in the path, if the user may see it.
 pub(super) async fn seen_app(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     asked: &str,
 ) -> Result<Application, WebError> {
     let app = web.store.application_get(app_id(asked)?).await?;
-    sight
+    visible
         .require_access(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
         .await?;
     app.ok_or_else(WebError::no_such_app)

@@ -45,11 +45,11 @@ pub(super) struct ApplicationFilter {
 /// `GET /api/apps?owner=…`, `?after=…`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<ApplicationFilter>,
 ) -> Result<Json<Apps>, WebError> {
     let mut apps = Vec::new();
-    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+    for owner in each(visible.narrowed(which.owner.as_deref()).await?) {
         apps.extend(web.store.application_list(owner, which.after, PAGE).await?);
     }
     let apps = first_of(apps, PAGE, |app| app.id);
@@ -63,10 +63,10 @@ pub(super) async fn list(
 /// `GET /api/apps/{id}`: with its last plan, its locks and its newest runs.
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Json<ApplicationDetailsView>, WebError> {
-    let app = seen_app(&web, &sight, &asked).await?;
+    let app = seen_app(&web, &visible, &asked).await?;
     let details = ApplicationDetails::read(&web.store, app).await?;
     Ok(Json(ApplicationDetailsView::from(&details)))
 }

@@ -170,11 +170,11 @@ fn notice(code: &str) -> Option<&'static str> {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     LenientQuery(params): LenientQuery<ApplicationsQuery>,
 ) -> Result<Response, WebError> {
-    let app = seen_app(&web, &sight, &asked).await?;
+    let app = seen_app(&web, &visible, &asked).await?;
     let details = ApplicationDetails::read(&web.store, app).await?;
     let page = ApplicationsPage::new(&details, notice(&params.notice));
     visitor.page("app.html", &page)

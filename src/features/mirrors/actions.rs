@@ -26,10 +26,10 @@ pub(super) fn read_state(text: &str) -> Option<SyncState> {
 /// Returns the mirrors of a repository by disk, if the user may see them.
 pub(super) async fn mirrors_of(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     repo: &RepoId,
 ) -> Result<Vec<MirrorRow>, WebError> {
-    sight.require_access(&Resource::Repository(repo)).await?;
+    visible.require_access(&Resource::Repository(repo)).await?;
     let query = MirrorQuery {
         repo: Some(repo.clone()),
         ..MirrorQuery::default()

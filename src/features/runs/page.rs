@@ -81,12 +81,12 @@ struct RunOutputView {
 /// Finds a run by the identifier in the path, if the user may see it.
 pub(super) async fn find_run(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     asked: &str,
 ) -> Result<RunRow, WebError> {
     let id: RunId = asked.parse().map_err(|_| no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
-        sight
+        visible
             .require_access(&Resource::Repository(&run.pull.repo))
             .await?;
         return Ok(run);
@@ -110,11 +110,11 @@ fn removed(web: &WebState, asked: &str) -> Option<WebError> {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
     // The state is read before the output, because a finished run has printed everything.
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let command = web
         .store
         .command_get(run.command)
@@ -195,11 +195,11 @@ pub(super) struct CancelForm {
 /// `POST /jobs/{id}/cancel`: cancels the command of a run, with all its runs.
 pub(super) async fn cancel(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     form: Confirmed<CancelForm>,
 ) -> Result<Redirect, WebError> {
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let force = form.fields.force == "yes";
     let action = if force {
         Action::CancelForce
@@ -281,10 +281,10 @@ impl Tail {
 /// `GET /jobs/{id}/output.txt`: the whole stored output, without colours.
 pub(super) async fn plain(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let body = Body::from_stream(plain_text(web.store.clone(), run.id));
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }

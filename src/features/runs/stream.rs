@@ -51,20 +51,20 @@ pub(super) struct StreamQuery {
 /// Answers with the stream.
 pub(super) async fn events(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     LenientQuery(from): LenientQuery<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, WebError> {
     let news = web.hub.subscribe();
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let place = Arc::clone(&web.viewers)
         .try_acquire_owned()
         .map_err(|_| too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
     let mut watch = RunWatcher {
         store: web.store.clone(),
-        sight,
+        visible,
         repo: run.pull.repo,
         run: run.id,
         seq: 0,
@@ -85,7 +85,7 @@ fn last_seen(headers: &HeaderMap) -> Option<i64> {
 /// A browser that watches a run.
 struct RunWatcher {
     store: Store,
-    sight: VisibleScope,
+    visible: VisibleScope,
     repo: RepoId,
     run: RunId,
     /// Number of the last piece that was sent.
@@ -130,9 +130,9 @@ impl RunWatcher {
     /// Returns the next events. `None` instead of the watch: these were the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
-            if !self.sight.still_holds().await
+            if !self.visible.still_holds().await
                 || self
-                    .sight
+                    .visible
                     .require_access(&Resource::Repository(&self.repo))
                     .await
                     .is_err()

@@ -63,8 +63,11 @@ impl Replica {
         let (running, name) = (Running::new(pulse.clone()), id.name.clone());
         let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
         let worker = |kinds| {
-            let (store, clock, nudge) =
-                (ctx.store.clone(), Arc::clone(&ctx.clock), ctx.nudge.clone());
+            let (store, clock, wake_up) = (
+                ctx.store.clone(),
+                Arc::clone(&ctx.clock),
+                ctx.wake_up.clone(),
+            );
             Worker::new(
                 store,
                 clock,
@@ -72,7 +75,7 @@ impl Replica {
                 name.clone(),
                 kinds,
                 running.clone(),
-                nudge,
+                wake_up,
             )
         };
         let commands = <RunCommand as Job<RunCtx>>::KIND;

@@ -69,7 +69,7 @@ pub(super) async fn routers(
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
         forges: ctx.settings.forge_hosts.clone(),
-        mirror_nudge: ctx.mirror_nudge.clone(),
+        mirror_wake_up: ctx.mirror_wake_up.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.file())
@@ -144,7 +144,7 @@ async fn registry(
     let registry = registry
         .await
         .context("cannot open the registry (--registry)")?
-        .waking(ctx.registry_nudge.clone());
+        .waking(ctx.registry_wake_up.clone());
     info!(
         name = registry.name().as_str(),
         key = %registry.verifier(),

@@ -98,13 +98,13 @@ impl LeaseKeeper {
 pub async fn requeue_orphans(
     store: &Store,
     clock: &dyn Clock,
-    nudge: &WakeUp,
+    wake_up: &WakeUp,
 ) -> Result<u64, sqlx::Error> {
     let orphans = store.job_requeue_orphans(clock.now()).await?;
     store.replica_end_leases().await?;
     if orphans > 0 {
         info!(orphans, "Queued jobs of stopped servers again");
-        nudge.nudge();
+        wake_up.send();
     }
     Ok(orphans)
 }

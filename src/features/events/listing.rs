@@ -260,7 +260,7 @@ impl ListingPages<'_> {
         if self.mend(&pull).await? {
             self.found.repaired += 1;
             info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found a change of a pull request that no event had reported");
-            ctx.nudge.nudge();
+            ctx.wake_up.send();
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ pub(super) async fn ask(
     match web.store.mirror_ask(repo, &cause).await? {
         0 => Err(no_such_mirror(&repo.to_string())),
         mirrors => {
-            web.mirror_nudge.nudge();
+            web.mirror_wake_up.send();
             info!(who = who.name(), %repo, mirrors, reason = reason.as_str(), "Somebody requested a sync");
             Ok(mirrors)
         }

@@ -89,7 +89,7 @@ async fn cancel(
     }
     let running: Vec<_> = cancelled.interrupted.iter().map(|row| row.id).collect();
     ctx.stops.stop(&running);
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     let (dropped, spared) = (cancelled.dropped.len(), cancelled.spared.len());
     info!(
         who = who.login,

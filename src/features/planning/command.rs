@@ -83,7 +83,7 @@ impl CommandCx<'_> {
             .store
             .command_start(self.row.id, Some(head), &outbox)
             .await?;
-        self.ctx.nudge.nudge();
+        self.ctx.wake_up.send();
         if has_begun {
             Ok(())
         } else {
@@ -144,7 +144,7 @@ impl CommandCx<'_> {
     pub async fn push(&self, job: Option<NewJob>) -> Result<(), JobError> {
         if let Some(job) = job {
             self.ctx.store.job_push(&job).await?;
-            self.ctx.nudge.nudge();
+            self.ctx.wake_up.send();
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl CommandCx<'_> {
             return Err(taken_over());
         }
         if status.is_some() {
-            self.ctx.nudge.nudge();
+            self.ctx.wake_up.send();
         }
         tally::run(self.ctx, run, report.outcome).await;
         self.ctx.runs.hub.announce(run);

@@ -496,7 +496,7 @@ async fn plan_project(
         cx.status_job(status)
     };
     let id = order.statuses.create_run(cx.ctx, &new, running).await?;
-    cx.ctx.nudge.nudge();
+    cx.ctx.wake_up.send();
     let run = ProjectRun {
         cx,
         project: &project.key,

@@ -234,8 +234,8 @@ async fn rename(
                 );
             }
             ctx.checkouts.follow_name(old, new).await;
-            ctx.nudge.nudge();
-            ctx.mirror_nudge.nudge();
+            ctx.wake_up.send();
+            ctx.mirror_wake_up.send();
             Ok(())
         }
         Renamed::Busy => Err(JobError::retry(anyhow!(

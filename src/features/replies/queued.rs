@@ -122,6 +122,6 @@ async fn push(
             ctx.store.job_push(&job.to_new()).await?;
         }
     }
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     Ok(())
 }

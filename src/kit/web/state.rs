@@ -173,7 +173,7 @@ pub struct Setup {
     /// Hosts that are forges.
     pub forges: ForgeHosts,
     /// Wakes the reconciler of mirrors.
-    pub mirror_nudge: WakeUp,
+    pub mirror_wake_up: WakeUp,
     /// State of the `--repo-config` file. `None`: there is no such file.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     /// Accepted settings of the server that have no effect, a sentence for each.
@@ -208,7 +208,7 @@ pub struct WebState {
     pub(crate) keep_runs: Option<Duration>,
     pub(crate) periods: Periods,
     pub(crate) forges: ForgeHosts,
-    pub(crate) mirror_nudge: WakeUp,
+    pub(crate) mirror_wake_up: WakeUp,
     pub(crate) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(crate) without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     pub(crate) policy_sets: Arc<dyn Fn() -> Vec<PolicySet> + Send + Sync>,
@@ -250,7 +250,7 @@ impl WebState {
             keep_runs: setup.keep_runs,
             periods: setup.periods,
             forges: setup.forges,
-            mirror_nudge: setup.mirror_nudge,
+            mirror_wake_up: setup.mirror_wake_up,
             repo_config: setup.repo_config,
             without_effect: setup.without_effect,
             policy_sets: setup.policy_sets,

@@ -425,7 +425,7 @@ impl World {
             keep_runs: Some(Duration::from_hours(90 * 24)),
             periods: Periods::DEFAULT,
             forges: ForgeHosts::public(),
-            mirror_nudge: WakeUp::default(),
+            mirror_wake_up: WakeUp::default(),
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())

@@ -55,7 +55,7 @@ pub async fn within(
     name: &str,
     on: &Resource<'_>,
 ) -> Result<Result<(), OutsideScope>, AuthzError> {
-    let account = match accounts.standing(name) {
+    let account = match accounts.scope_of(name) {
         AccessScope::Whole => return Ok(Ok(())),
         AccessScope::Limited(account) => account,
         AccessScope::Unknown => return Ok(Err(unknown())),

@@ -138,14 +138,14 @@ mod tests {
             warnings.concat().contains("are read-only: max."),
             "{warnings:?}"
         );
-        assert_eq!(live.now().standing("kim"), AccessScope::Unknown);
+        assert_eq!(live.now().scope_of("kim"), AccessScope::Unknown);
         assert_eq!(live.offer(Ok("# nobody"), now), FileCheck::Taken(vec![]));
         assert_eq!(
-            live.now().standing("lee"),
+            live.now().scope_of("lee"),
             AccessScope::Unknown,
             "a file without accounts makes nobody the whole server"
         );
-        assert_eq!(live.now().standing("ops"), AccessScope::Whole);
+        assert_eq!(live.now().scope_of("ops"), AccessScope::Whole);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let live = LiveAccounts::default();
         assert_eq!(live.offer(Ok(KIM), DateTime::UNIX_EPOCH), FileCheck::Same);
         assert_eq!(
-            (live.now().standing("anybody"), live.file()),
+            (live.now().scope_of("anybody"), live.file()),
             (AccessScope::Whole, None)
         );
     }

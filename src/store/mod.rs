@@ -36,7 +36,7 @@ mod lock_event_parts;
 mod lock_event_seal;
 mod lock_events;
 mod lock_names;
-mod lock_standing;
+mod lock_use;
 mod locks;
 mod news;
 mod of_repos;

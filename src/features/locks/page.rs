@@ -168,7 +168,7 @@ pub(super) async fn show(
         lock,
         change,
         plans,
-        standing,
+        lock_use,
         waiters,
         history,
     } = LockDetails::read(&web.store, lock).await?;
@@ -177,7 +177,7 @@ pub(super) async fn show(
         classic: lock.key.to_string(),
         change: change.map(ChangeNumber::get),
         plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
-        obstacle: KeptReason::of(&standing).map(|why| ReleaseObstacle::new(&web, &lock, why)),
+        obstacle: KeptReason::of(&lock_use).map(|why| ReleaseObstacle::new(&web, &lock, why)),
         waiting: waiters.len(),
         waiters: waiters
             .iter()

@@ -241,7 +241,7 @@ fn or_never(at: Option<DateTime<Utc>>) -> String {
 
 fn line(row: &MirrorRow) -> String {
     let state = &row.state;
-    let standing = if state.evicted_at.is_some() {
+    let label = if state.evicted_at.is_some() {
         "removed to free disk space"
     } else {
         state.state.as_str()
@@ -262,7 +262,7 @@ fn line(row: &MirrorRow) -> String {
         .as_ref()
         .map(|lines| format!(" without {}", lines.replace('\n', "; ")));
     format!(
-        "{} on disk {}: {standing}, last success {}, references {}{}{}{}",
+        "{} on disk {}: {label}, last success {}, references {}{}{}{}",
         row.repo,
         row.home,
         or_never(state.succeeded_at),

@@ -426,7 +426,7 @@ async fn note_head(
     if pull.at.subject.is_application() {
         return Ok(());
     }
-    let (at, known) = (pull.standing(), known.map(|known| &known.at));
+    let (at, known) = (pull.pull_head(), known.map(|known| &known.at));
     match (pull.state, spec) {
         (PullState::Closed | PullState::Merged, _) => Ok(()),
         (PullState::Open, CommandSpec::Autoplan) if known == Some(&at) => Ok(()),

@@ -335,10 +335,10 @@ async fn refused(
 ) -> Result<Reply, JobError> {
     turn::pass_on(cx.ctx, cx.row, wanted.waited_for()).await?;
     let targeted = !wanted.is_everything();
-    let standing = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let stays = targeted && !standing.is_empty();
+    let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let stays = targeted && !newest.is_empty();
     let status = if stays {
-        standing.plan_status(cx.ctx)
+        newest.plan_status(cx.ctx)
     } else {
         statuses::broken(cx.ctx, RunKind::Plan)
     };
@@ -352,7 +352,7 @@ async fn answer(
     reports: Vec<ProjectReport>,
     order: &PlanRequest<'_>,
 ) -> Result<Reply, JobError> {
-    let standing = if order.wanted.is_everything() {
+    let newest = if order.wanted.is_everything() {
         NewestRuns::of_search(cx.ctx, &cx.pull.at, &cx.pull.head, cx.row.id).await?
     } else {
         NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
@@ -373,10 +373,10 @@ async fn answer(
             return Ok(told(cx, reports, order));
         }
     }
-    let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(policy_checks::status(cx, &standing, |project| work.policies(project)).await?);
+    let mut statuses = vec![newest.plan_status(cx.ctx)];
+    statuses.extend(policy_checks::status(cx, &newest, |project| work.policies(project)).await?);
     statuses.extend(
-        standing
+        newest
             .apply_status_after_plan(cx.ctx, cx.pull, cx.row.id)
             .await?,
     );

@@ -96,8 +96,8 @@ async fn running(store: &Store, kind: RunKind, pull: &PullRef, dir: &str) -> Run
     run
 }
 
-async fn standing(store: &Store, lock: &Lock) -> LockUse {
-    store.lock_standing(lock).await.unwrap()
+async fn lock_use(store: &Store, lock: &Lock) -> LockUse {
+    store.lock_use(lock).await.unwrap()
 }
 
 /// Ends a run and its command.
@@ -122,7 +122,7 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
     want(store, &two, &["a"]).await;
     want(store, &three, &["a"]).await;
     let lock = store.lock_list().await.unwrap().remove(0);
-    assert!(standing(store, &lock).await.is_idle());
+    assert!(lock_use(store, &lock).await.is_idle());
     let given = done(store, &olga(lock.id)).await;
     let now = store.lock_list().await.unwrap().remove(0);
     assert_eq!(
@@ -245,7 +245,7 @@ async fn a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work(db: &TestDb
     assert!(store.command_start(plan, None, &[]).await.unwrap());
     let lock = taken(store, &one, &project("a")).await;
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [(plan, CommandKind::Autoplan)]
     );
     let new = NewRun {
@@ -256,13 +256,13 @@ async fn a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work(db: &TestDb
     };
     let run = store.run_create(&new).await.unwrap();
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [(plan, CommandKind::Autoplan)],
         "it waits for a place"
     );
     end(store, run).await;
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [],
         "it goes on with other projects"
     );
@@ -270,7 +270,7 @@ async fn a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work(db: &TestDb
     let later = command(store, CommandKind::Plan, &one).await;
     assert!(store.command_start(later, None, &[]).await.unwrap());
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [],
         "it may be about anything"
     );
@@ -284,7 +284,7 @@ async fn a_lock_under_which_something_was_applied_is_released_by_force_only(db: 
     end(store, apply).await;
     let lock = store.lock_list().await.unwrap().remove(0);
     assert!(
-        standing(store, &lock).await.is_idle(),
+        lock_use(store, &lock).await.is_idle(),
         "another project was applied"
     );
     let ApplyGate::Granted(grant) = begin_apply(store, &plan).await else {
@@ -294,7 +294,7 @@ async fn a_lock_under_which_something_was_applied_is_released_by_force_only(db: 
         .apply_end(grant, &one, PlanState::Applied, by())
         .await
         .unwrap();
-    for (id, _) in standing(store, &lock).await.at_work {
+    for (id, _) in lock_use(store, &lock).await.at_work {
         for run in store.run_list(id).await.unwrap() {
             end(store, run.id).await;
         }
@@ -525,8 +525,8 @@ async fn a_lock_of_one_project_stands_for_itself(db: &TestDb) {
     let run = run(store, RunKind::Plan, &one, &named("a", "x")).await;
     assert_eq!(
         (
-            standing(store, &x).await.is_idle(),
-            standing(store, &y).await.is_idle()
+            lock_use(store, &x).await.is_idle(),
+            lock_use(store, &y).await.is_idle()
         ),
         (false, true)
     );

@@ -667,8 +667,8 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
         told(&bot, &app, deed).await;
     }
     let lock = bot.store().lock_list().await.unwrap().remove(0);
-    let standing = bot.store().lock_standing(&lock).await.unwrap();
-    assert!(standing.is_idle(), "{standing:?}");
+    let lock_use = bot.store().lock_use(&lock).await.unwrap();
+    assert!(lock_use.is_idle(), "{lock_use:?}");
     let actor = olga(Origin::Page);
     let release = HandOver {
         lock: lock.id,

@@ -239,8 +239,8 @@ async fn run_hooks(
 
 /// Adds the status of applies to a refusal. Nothing was applied, so the pull request has the same state as before.
 async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, JobError> {
-    let standing = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    Ok(refusal.with_statuses(&cx.pull.head, vec![standing.apply_status(cx.ctx)]))
+    let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    Ok(refusal.with_statuses(&cx.pull.head, vec![newest.apply_status(cx.ctx)]))
 }
 
 /// Checks `--disable-apply-all` (reference 10.2): an apply has to name its target.
@@ -267,8 +267,8 @@ pub(super) async fn answer(
     head: &CommitSha,
     body: Body,
 ) -> Result<Reply, JobError> {
-    let standing = NewestRuns::of(ctx, pull, head).await?;
-    Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
+    let newest = NewestRuns::of(ctx, pull, head).await?;
+    Ok(Reply::new(body).with_statuses(head, vec![newest.apply_status(ctx)]))
 }
 
 /// Creates a run for every plan before the first begins, so that an interrupted apply can report each of them.

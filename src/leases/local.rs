@@ -16,7 +16,7 @@ const RENEW_WITHIN: Duration = Duration::from_secs(10);
 /// Wait before a failed request to the database is repeated. A short lease waits only a tenth of its time.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// A moment on two clocks. The database judges by the first one, which people and daemons may turn back. The second
+/// A moment on two clocks. The database decides by the first one, which people and daemons may turn back. The second
 /// is the clock of the machine, which stands still in a suspended machine and in tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwoClockTime {

@@ -4,7 +4,7 @@
 //! (`{replica}/…`) loses its leases as soon as that replica has ended. The same applies if nobody heard of the
 //! replica for as long as its own lease lasts. The statement that takes a lease decides whether it is free.
 //!
-//! Times are those of the judge (see `store::time`).
+//! Times are those of the deadline clock (see `store::time`).
 
 use chrono::{DateTime, TimeDelta, Utc};
 

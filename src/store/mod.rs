@@ -137,7 +137,7 @@ pub struct Store {
     pub(crate) pool: DbPool,
     clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    judge: DeadlineClock,
+    deadline_clock: DeadlineClock,
     /// Lease of the job that this store works for, if any. Nothing is written after the lease is lost.
     fence: Option<LeaseFence>,
 }

@@ -1,5 +1,5 @@
-//! Rate gates of forges, which all servers share. Stored times are those of the judge (see `store::time`). Parameters
-//! and results are times of the caller's own clock.
+//! Rate gates of forges, which all servers share. Stored times are those of the deadline clock (see `store::time`).
+//! Parameters and results are times of the caller's own clock.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Recent runs of the reconcilers of each server. Times are those of the judge (see `store::time`).
+//! Recent runs of the reconcilers of each server. Times are those of the deadline clock (see `store::time`).
 
 use chrono::{DateTime, Utc};
 

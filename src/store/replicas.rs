@@ -1,5 +1,6 @@
 //! The servers on this database. Each one announces itself with every renewal of its leases. A server that ends says
-//! so, and one that dies is noticed when its lease has expired. The times are those of the judge (see `store::time`).
+//! so, and one that dies is noticed when its lease has expired. The times are those of the deadline clock (see
+//! `store::time`).
 
 use chrono::{DateTime, Utc};
 

@@ -24,7 +24,7 @@ pub struct RepositoryEvent {
     pub seq: i64,
     /// Repository and kind of the event.
     pub event: RepositoryNews,
-    /// Time when the event was stored, by the clock of the judge.
+    /// Time when the event was stored, by the deadline clock.
     pub at: DateTime<Utc>,
 }
 

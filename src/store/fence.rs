@@ -159,7 +159,7 @@ impl Store {
         let Some(fence) = &self.fence else {
             return Ok(());
         };
-        let now = self.skew_in_tx(tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(tx).await?.of(self.now());
         let held = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(held_sql!(" AND lease_until > $4"))
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).bind(now).fetch_optional(db))?;
         fence.judge(held.is_some())

@@ -313,7 +313,7 @@ impl Store {
             return Ok(());
         }
         let offset = if has_time(jobs) {
-            self.skew_in_tx(tx).await?
+            self.clock_offset_in_tx(tx).await?
         } else {
             ClockOffset::NONE
         };
@@ -583,12 +583,12 @@ impl Store {
         error: &str,
     ) -> Result<JobFinish> {
         let mut tx = self.begin_shared().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
         let rows = execute!(
             &mut tx,
             "UPDATE jobs SET state = 'queued', run_after = $1, last_error = $2, lease_holder = NULL, lease_until = NULL \
              WHERE id = $3 AND lease_holder = $4 AND attempt = $5 AND state = 'running'",
-            skew.of(at),
+            offset.of(at),
             free_text(error),
             lease.id,
             &lease.holder,
@@ -603,7 +603,7 @@ impl Store {
     /// next time. So a replica that was paused in the middle of a transaction keeps nobody waiting.
     pub async fn job_requeue_orphans(&self, expired_before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let expired_before = self.skew_in_tx(&mut tx).await?.of(expired_before);
+        let expired_before = self.clock_offset_in_tx(&mut tx).await?.of(expired_before);
         let sql = match tx {
             Tx::Sqlite(_) => requeue_sql!(""),
             Tx::Postgres(_) => requeue_sql!(" FOR UPDATE SKIP LOCKED"),

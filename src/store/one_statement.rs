@@ -123,7 +123,7 @@ impl Store {
         news: Option<News>,
     ) -> Result<bool> {
         let offset = if has_time(jobs) {
-            self.skew().await?
+            self.clock_offset().await?
         } else {
             ClockOffset::NONE
         };

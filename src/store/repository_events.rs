@@ -78,7 +78,7 @@ impl Store {
         }
         announce_in_tx(tx, News::Mirrors).await?;
         append_hold_in_tx(tx).await?;
-        let at = self.skew_in_tx(tx).await?.of(self.now());
+        let at = self.clock_offset_in_tx(tx).await?.of(self.now());
         for news in news {
             execute!(&mut *tx, APPEND, &news.repo, news.kind, at)?;
         }
@@ -106,7 +106,7 @@ impl Store {
     /// directory. Returns the number of these repositories.
     pub async fn repository_event_begin(&self, home: &DataDirId) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         // The cursor comes first, so that events during the following steps are processed later.
         let begun = execute!(
             &mut tx,
@@ -141,7 +141,7 @@ impl Store {
             return self.alive(home).await.map(|()| EventWalk::Walked(0));
         };
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         let moved = execute!(
             &mut tx,
             "UPDATE repository_event_cursors SET seq = $1, moved_at = $2 WHERE replica = $3 AND seq = $4",
@@ -183,7 +183,7 @@ impl Store {
     }
 
     async fn alive(&self, home: &DataDirId) -> Result<()> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         let silent = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             "SELECT seq FROM repository_event_cursors WHERE replica = $1 AND moved_at < $2")
             .bind(home).bind(now - SIGN_OF_LIFE).fetch_optional(db))?;
@@ -207,7 +207,7 @@ impl Store {
         before: DateTime<Utc>,
     ) -> Result<Vec<DataDirId>> {
         let mut tx = self.begin().await?;
-        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let before = self.clock_offset_in_tx(&mut tx).await?.of(before);
         let mut homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "DELETE FROM repository_event_cursors WHERE moved_at < $1 RETURNING replica").bind(before).fetch_all(db))?;
         homes.sort();
@@ -225,7 +225,7 @@ impl Store {
     /// [`Self::repository_event_begin`] long enough to end.
     pub async fn repository_event_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let before = self.clock_offset_in_tx(&mut tx).await?.of(before);
         let rows = execute!(&mut tx, PRUNE, before, limit)?;
         tx.commit().await.map(|()| rows)
     }

@@ -56,33 +56,33 @@ impl Store {
         }
     }
 
-    /// Returns the skew, read inside the transaction that needs it.
-    pub(crate) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
+    /// Returns the clock offset, read inside the transaction that needs it.
+    pub(crate) async fn clock_offset_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
         match tx {
             Tx::Postgres(tx) if self.deadline_clock == DeadlineClock::Database => {
                 sqlx::query_scalar(NOW)
                     .fetch_one(&mut **tx)
                     .await
-                    .map(|theirs| self.skew_at(theirs))
+                    .map(|theirs| self.clock_offset_at(theirs))
             }
             Tx::Sqlite(_) | Tx::Postgres(_) => Ok(ClockOffset::NONE),
         }
     }
 
-    /// Returns the skew for a single read outside a transaction.
-    pub(crate) async fn skew(&self) -> Result<ClockOffset> {
+    /// Returns the clock offset for a single read outside a transaction.
+    pub(crate) async fn clock_offset(&self) -> Result<ClockOffset> {
         match &self.pool {
             DbPool::Postgres(pool) if self.deadline_clock == DeadlineClock::Database => {
                 sqlx::query_scalar(NOW)
                     .fetch_one(pool)
                     .await
-                    .map(|theirs| self.skew_at(theirs))
+                    .map(|theirs| self.clock_offset_at(theirs))
             }
             DbPool::Sqlite { .. } | DbPool::Postgres(_) => Ok(ClockOffset::NONE),
         }
     }
 
-    fn skew_at(&self, theirs: DateTime<Utc>) -> ClockOffset {
+    fn clock_offset_at(&self, theirs: DateTime<Utc>) -> ClockOffset {
         ClockOffset(theirs - self.now())
     }
 }

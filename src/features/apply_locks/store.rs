@@ -245,11 +245,11 @@ impl Store {
     }
 
     async fn deadline_now_in_tx(&self, tx: &mut Tx) -> Result<DateTime<Utc>> {
-        Ok(self.skew_in_tx(tx).await?.of(self.now()))
+        Ok(self.clock_offset_in_tx(tx).await?.of(self.now()))
     }
 
     async fn deadline_now(&self) -> Result<DateTime<Utc>> {
-        Ok(self.skew().await?.of(self.now()))
+        Ok(self.clock_offset().await?.of(self.now()))
     }
 }
 

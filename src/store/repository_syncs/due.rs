@@ -59,7 +59,7 @@ impl Store {
 
     /// Lists mirrors of any data directory with an attempt under way whose lease has ended.
     pub async fn mirror_list_orphaned(&self, limit: i64) -> Result<Vec<(DataDirId, RepoId)>> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         on_pool!(self, db => sqlx::query_as::<_, (DataDirId, RepoId)>(ORPHANED).bind(now).bind(limit).fetch_all(db))
     }
 

@@ -222,7 +222,7 @@ impl Store {
     /// Writes a changed row. `false`: another writer was faster.
     async fn write_in_tx(&self, tx: &mut Tx, row: &MirrorRow, event: &MirrorEvent) -> Result<bool> {
         let unless_leased_at = match event {
-            MirrorEvent::Orphaned { .. } => Some(self.skew_in_tx(tx).await?.of(self.now())),
+            MirrorEvent::Orphaned { .. } => Some(self.clock_offset_in_tx(tx).await?.of(self.now())),
             MirrorEvent::Updated { .. }
             | MirrorEvent::Asked(_)
             | MirrorEvent::Due { .. }
@@ -236,7 +236,7 @@ impl Store {
     }
 
     async fn is_leased_in_tx(&self, tx: &mut Tx, home: &DataDirId, repo: &RepoId) -> Result<bool> {
-        let now = self.skew_in_tx(tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(tx).await?.of(self.now());
         let live = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(LIVE_LEASE)
             .bind(home).bind(repo).bind(now).fetch_one(db))?;
         Ok(live > 0)

@@ -7,7 +7,7 @@
 use std::io::{ErrorKind, Read as _, Result};
 use std::path::{Component, Path};
 
-use crate::workflow::beneath;
+use crate::workflow::inside;
 
 /// Maximum size of the file that leads from a checkout to its mirror, in bytes.
 const MAX_LINK: u64 = 16 * 1024;
@@ -51,7 +51,7 @@ pub(super) fn why(project: &Path, root: &Path, mirror: &Path) -> Result<Option<S
 
 /// Returns true if the checkout is a worktree of its mirror, as the server has made it.
 fn leads_to(root: &Path, mirror: &Path) -> Result<bool> {
-    let Ok(file) = beneath::open(root, Path::new(".git")) else {
+    let Ok(file) = inside::open(root, Path::new(".git")) else {
         return Ok(false);
     };
     let mut text = String::new();

@@ -188,7 +188,7 @@ pub struct Services {
     /// Commands of this process that can be stopped.
     pub stops: Stops,
     /// Renewals of the leases of this server. Without them, it must not write to a forge.
-    pub pulse: LeaseHeartbeat,
+    pub heartbeat: LeaseHeartbeat,
     /// Start time of this server. It may have missed earlier news.
     pub started_at: DateTime<Utc>,
     /// Cancelled when the server begins no more work.

@@ -177,11 +177,11 @@ pub async fn build_on(
         closing: closing.clone(),
     };
     let (syncer, checkouts) = checkouts(config, mirrors);
-    let pulse = pulse(&store);
+    let heartbeat = heartbeat(&store);
     let runs = RunServices {
         artifacts: plan_store(&storage.plan_files, &store)
             .context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, tools, setups, pulse.clone()),
+        terraform: terraform(config, &parts, tools, setups, heartbeat.clone()),
         pool: pool(&config.runs),
         hub: OutputHub::default(),
         registry: match &config.registry.own {
@@ -215,7 +215,7 @@ pub async fn build_on(
         mirror_wake_up: WakeUp::default(),
         registry_wake_up: WakeUp::default(),
         stops: Stops::default(),
-        pulse,
+        heartbeat,
         metrics,
         started_at: parts.clock.now(),
         closing,
@@ -424,8 +424,8 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
 /// work.
 const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
-/// Returns the pulse of runs. With a database of its own, no other server can take over work, so no pulse is needed.
-fn pulse(store: &Store) -> LeaseHeartbeat {
+/// Returns the heartbeat of runs. None is needed with a database of its own, because no other server can take over work.
+fn heartbeat(store: &Store) -> LeaseHeartbeat {
     if store.is_shared() {
         LeaseHeartbeat::every(LEASE.saturating_sub(TIME_TO_STOP))
     } else {
@@ -438,7 +438,7 @@ fn terraform(
     parts: &ServiceInputs,
     tools: Tools,
     setups: Setups,
-    pulse: LeaseHeartbeat,
+    heartbeat: LeaseHeartbeat,
 ) -> Terraform {
     let data_dir = &config.storage.data_dir;
     let cache =
@@ -452,7 +452,7 @@ fn terraform(
         supervisor: Supervisor {
             exe: parts.exe.clone(),
             grace: config.runs.shutdown_grace,
-            pulse,
+            heartbeat,
         },
         scratch: scratch(data_dir),
     }

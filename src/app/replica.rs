@@ -59,8 +59,8 @@ impl Replica {
 
     /// Builds a server over its services, with the identity that other replicas and people see.
     pub fn known_as(ctx: Arc<ServerCtx>, id: ReplicaId) -> Self {
-        let pulse = ctx.pulse.clone();
-        let (running, name) = (Running::new(pulse.clone()), id.name.clone());
+        let heartbeat = ctx.heartbeat.clone();
+        let (running, name) = (Running::new(heartbeat.clone()), id.name.clone());
         let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
         let worker = |kinds| {
             let (store, clock, wake_up) = (
@@ -90,7 +90,7 @@ impl Replica {
                 Arc::clone(&ctx.clock),
                 id,
                 running.clone(),
-                pulse,
+                heartbeat,
                 ctx.closing.clone(),
             ),
             rounds: Rounds::new(Arc::clone(&ctx), &name, features::reconcilers()),
@@ -139,7 +139,7 @@ impl Replica {
     pub async fn watch_leases(&self) {
         tokio::join!(
             self.keeper.watch(),
-            self.ctx.server.leases.watch(&self.ctx.pulse)
+            self.ctx.server.leases.watch(&self.ctx.heartbeat)
         );
     }
 

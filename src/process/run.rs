@@ -85,7 +85,7 @@ pub struct Supervisor {
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
     /// Right of the server to let the program run.
-    pub pulse: LeaseHeartbeat,
+    pub heartbeat: LeaseHeartbeat,
 }
 
 /// Command that will run under a supervisor.
@@ -146,7 +146,7 @@ impl Supervised {
         let started = Instant::now();
         // This is the last check before the program starts: the server may have been paused since it got the right to
         // start it.
-        if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
+        if cancel.is_cancelled() || !self.supervisor.heartbeat.is_alive() {
             return Ok(RunExit {
                 code: None,
                 signal: None,
@@ -187,7 +187,7 @@ impl Supervised {
         if let Some(file) = &self.hold {
             command.arg("--hold").arg(file);
         }
-        if let Some(seconds) = self.supervisor.pulse.seconds_left() {
+        if let Some(seconds) = self.supervisor.heartbeat.seconds_left() {
             command.arg("--lease").arg(seconds.to_string());
         }
         if let Some(sandbox) = &self.cmd.sandbox {
@@ -253,12 +253,12 @@ impl Supervised {
 
     /// Passes renewals to the supervisor until the last one has expired.
     async fn pass_on_renewals(&self, leash: &mut ChildStdin) {
-        let pulse = &self.supervisor.pulse;
-        let mut beats = pulse.listen();
+        let heartbeat = &self.supervisor.heartbeat;
+        let mut beats = heartbeat.listen();
         let beating = async {
             while beats.changed().await.is_ok() {
                 // A supervisor that no longer reads has ended.
-                if let Some(seconds) = pulse.seconds_left() {
+                if let Some(seconds) = heartbeat.seconds_left() {
                     leash.write_all(&[seconds]).await.ok();
                 }
             }
@@ -266,7 +266,7 @@ impl Supervised {
         };
         tokio::select! {
             () = beating => {}
-            () = pulse.ran_out() => {}
+            () = heartbeat.ran_out() => {}
         }
     }
 

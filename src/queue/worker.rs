@@ -48,21 +48,21 @@ pub trait Runner: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Running {
     jobs: Arc<Mutex<HashMap<JobId, CancellationToken>>>,
-    pulse: LeaseHeartbeat,
+    heartbeat: LeaseHeartbeat,
 }
 
 impl Running {
-    /// Creates an empty list for a replica that may run jobs while the pulse is alive.
-    pub fn new(pulse: LeaseHeartbeat) -> Self {
+    /// Creates an empty list for a replica that may run jobs while the heartbeat is alive.
+    pub fn new(heartbeat: LeaseHeartbeat) -> Self {
         Self {
             jobs: Arc::default(),
-            pulse,
+            heartbeat,
         }
     }
 
     /// Returns true if this replica may begin a job. A replica that could not renew its leases for too long may not.
     fn may_begin(&self) -> bool {
-        self.pulse.is_alive()
+        self.heartbeat.is_alive()
     }
 
     /// Tells every job to stop.

@@ -24,7 +24,7 @@ fn supervisor(grace: Duration) -> Supervisor {
     Supervisor {
         exe: LOCKKEEPER.into(),
         grace,
-        pulse: LeaseHeartbeat::unneeded(),
+        heartbeat: LeaseHeartbeat::unneeded(),
     }
 }
 
@@ -518,10 +518,10 @@ const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; 
 #[tokio::test]
 async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
     let supervisor = Supervisor {
-        pulse: LeaseHeartbeat::every(SECOND * 2),
+        heartbeat: LeaseHeartbeat::every(SECOND * 2),
         ..supervisor(LONG)
     };
-    supervisor.pulse.beat(supervisor.pulse.prepare());
+    supervisor.heartbeat.beat(supervisor.heartbeat.prepare());
     let mut run = Run::start_under(sh(POLITE), &supervisor, None);
     assert_eq!(run.line().await, "begun");
     let (lines, exit) = run.finish().await;
@@ -532,10 +532,10 @@ async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
 #[tokio::test]
 async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let (dir, gate) = gate();
-    let pulse = LeaseHeartbeat::every(SECOND * 2);
-    pulse.beat(pulse.prepare());
+    let heartbeat = LeaseHeartbeat::every(SECOND * 2);
+    heartbeat.beat(heartbeat.prepare());
     let supervisor = Supervisor {
-        pulse: pulse.clone(),
+        heartbeat: heartbeat.clone(),
         ..supervisor(LONG)
     };
     let script = format!(
@@ -547,7 +547,7 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let mut ticks = tokio::time::interval(SECOND / 4);
     for _ in 0..12 {
         ticks.tick().await;
-        pulse.beat(pulse.prepare());
+        heartbeat.beat(heartbeat.prepare());
     }
     tokio::task::spawn_blocking(|| gate.open()).await.unwrap();
     let (lines, exit) = run.finish().await;

@@ -424,7 +424,7 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
 /// work.
 const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
-/// Returns the heartbeat of runs. None is needed with a database of its own, because no other server can take over work.
+/// Returns the heartbeat of runs. A server with a database of its own needs none: no other server can take over work.
 fn heartbeat(store: &Store) -> LeaseHeartbeat {
     if store.is_shared() {
         LeaseHeartbeat::every(LEASE.saturating_sub(TIME_TO_STOP))

@@ -2,8 +2,8 @@
 //!
 //! A run may go on only while the lease of its work is renewed. A paused server cannot stop anything. A server
 //! without access to the database does not learn that another server took over its work. So the server passes every
-//! renewal on to the supervisors of its runs, as a byte on the leash. A supervisor that gets none for the length of a
-//! lease ends its program. Times come from the machine's monotonic clock; no other clock is involved.
+//! renewal on to the supervisors of its runs, as a byte on the lifeline. A supervisor that gets none for the length of
+//! a lease ends its program. Times come from the machine's monotonic clock; no other clock is involved.
 
 use std::time::{Duration, Instant};
 

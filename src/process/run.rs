@@ -136,7 +136,7 @@ impl Supervised {
 
     /// Runs the command to its end. Lines of one stream arrive in order. A slow receiver slows the program down, a
     /// dropped receiver does not. After the cap of the command, one [`OutputStream::Notice`] is sent, and the rest is read
-    /// and discarded. Dropping the future closes the leash: the program then ends in the same graceful way,
+    /// and discarded. Dropping the future closes the lifeline: the program then ends in the same graceful way,
     /// unobserved.
     pub async fn run(
         &self,
@@ -155,7 +155,7 @@ impl Supervised {
             });
         }
         let (mut child, _teller) = self.start()?;
-        let (leash, stdout, stderr) = pipes(&mut child);
+        let (lifeline, stdout, stderr) = pipes(&mut child);
         let sink = Sink {
             lines,
             cap: self.cmd.cap,
@@ -170,7 +170,7 @@ impl Supervised {
         };
         let pumps = async { tokio::try_join!(out, sink.pump(stderr, OutputStream::Err)) };
         let pumps = async { pumps.await.map_err(|source| self.lost(source)) };
-        let ((status, how), _) = tokio::try_join!(self.follow(child, leash, cancel), pumps)?;
+        let ((status, how), _) = tokio::try_join!(self.follow(child, lifeline, cancel), pumps)?;
         Ok(RunExit::new(status, how, started.elapsed()))
     }
 
@@ -222,7 +222,7 @@ impl Supervised {
     async fn follow(
         &self,
         mut child: Child,
-        mut leash: ChildStdin,
+        mut lifeline: ChildStdin,
         cancel: &CancellationToken,
     ) -> Result<(ExitStatus, Ended), ProcessError> {
         let pid = child.id().unwrap_or_default();
@@ -234,9 +234,9 @@ impl Supervised {
             }
             () = cancel.cancelled() => Ended::Cancelled,
             () = sleep(self.cmd.deadline) => Ended::TimedOut,
-            () = self.pass_on_renewals(&mut leash) => Ended::Cancelled,
+            () = self.pass_on_renewals(&mut lifeline) => Ended::Cancelled,
         };
-        drop(leash);
+        drop(lifeline);
         match timeout(self.supervisor.grace.saturating_add(MARGIN), child.wait()).await {
             Ok(status) => {
                 runs::ended(pid);
@@ -252,14 +252,14 @@ impl Supervised {
     }
 
     /// Passes renewals to the supervisor until the last one has expired.
-    async fn pass_on_renewals(&self, leash: &mut ChildStdin) {
+    async fn pass_on_renewals(&self, lifeline: &mut ChildStdin) {
         let heartbeat = &self.supervisor.heartbeat;
         let mut beats = heartbeat.listen();
         let beating = async {
             while beats.changed().await.is_ok() {
                 // A supervisor that no longer reads has ended.
                 if let Some(seconds) = heartbeat.seconds_left() {
-                    leash.write_all(&[seconds]).await.ok();
+                    lifeline.write_all(&[seconds]).await.ok();
                 }
             }
             std::future::pending::<()>().await;
@@ -280,9 +280,9 @@ impl Supervised {
 
 /// Takes the pipes of a child. Standard output is missing if it goes into a file.
 fn pipes(child: &mut Child) -> (ChildStdin, Option<ChildStdout>, ChildStderr) {
-    let leash = child.stdin.take().expect("standard input is piped");
+    let lifeline = child.stdin.take().expect("standard input is piped");
     let stderr = child.stderr.take().expect("standard error is piped");
-    (leash, child.stdout.take(), stderr)
+    (lifeline, child.stdout.take(), stderr)
 }
 
 /// Creates a new private file. An earlier program of the run may have put a link in its place: the link is removed,

@@ -296,8 +296,8 @@ pid, terminal = pty.fork()
 if pid == 0:
     asks = "try:\n    open('/dev/tty')\n    print('HAS ONE')\nexcept OSError as error:\n    print('has none:', error.errno)\n"
     supervise = [sys.argv[1], "supervise", "--grace", "1", "--", sys.executable, "-c", asks]
-    leash, end = os.pipe()
-    subprocess.Popen(supervise, stdin=leash, preexec_fn=lambda: os.setpgid(0, 0)).wait()
+    lifeline, end = os.pipe()
+    subprocess.Popen(supervise, stdin=lifeline, preexec_fn=lambda: os.setpgid(0, 0)).wait()
     os._exit(0)
 said = b""
 try:
@@ -454,7 +454,7 @@ async fn nothing_starts_while_somebody_holds_the_files_exclusively() {
 }
 
 #[tokio::test]
-async fn nothing_starts_when_the_leash_is_gone_already() {
+async fn nothing_starts_when_the_lifeline_is_gone_already() {
     // A short call has an empty standard input.
     let output =
         Cmd::new(LOCKKEEPER).args(["supervise", "--grace", "1", "--", "/bin/echo", "started"]);
@@ -464,7 +464,7 @@ async fn nothing_starts_when_the_leash_is_gone_already() {
 
 #[tokio::test]
 async fn killing_the_server_ends_the_program_politely() {
-    // `sleep` represents the server: it holds the other end of the leash, the pipe to the supervisor, and is killed
+    // `sleep` represents the server: it holds the other end of the lifeline, the pipe to the supervisor, and is killed
     // without a chance to act. The reader of the program's output goes away as well: writing to a closed pipe would
     // kill the program.
     let dir = tempfile::tempdir().unwrap();
@@ -560,10 +560,10 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     );
 }
 
-/// A paused server holds the leash, the pipe to the supervisor, and writes nothing to it.
+/// A paused server holds the lifeline, the pipe to the supervisor, and writes nothing to it.
 #[tokio::test]
 async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
-    let (leash, _held) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let (lifeline, _held) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     #[expect(
         clippy::disallowed_methods,
         reason = "the supervisor as a server would start it"
@@ -580,7 +580,7 @@ async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
         "-c",
         POLITE,
     ]);
-    let output = supervisor.stdin(leash).kill_on_drop(true).output();
+    let output = supervisor.stdin(lifeline).kill_on_drop(true).output();
     let output = tokio::time::timeout(LONG, output)
         .await
         .expect("the end in time")

@@ -79,7 +79,7 @@ pub enum KeptReason {
     /// An apply under the lock is not merged.
     Applied,
     /// The chosen pull is not in the queue of the lock.
-    NotInLine(Subject),
+    NotQueued(Subject),
     /// If this pull got the lock, pulls would wait for each other forever.
     Circle(Subject),
 }
@@ -189,7 +189,7 @@ async fn find_place(
         .iter()
         .find(|row| row.pull == to && row.key() == lock.key);
     let Some(waiter) = wanted.cloned() else {
-        return Ok(Err(KeptReason::NotInLine(to)));
+        return Ok(Err(KeptReason::NotQueued(to)));
     };
     let mut lines = lines_of(&change.locks(&lock.key.repo).await?, &waiters);
     lines.held.retain(|(key, _)| *key != lock.key);

@@ -67,7 +67,7 @@ fn kept(why: KeptReason, explained: &KeptLockReason) -> WebError {
         KeptReason::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
         KeptReason::PlanRunning | KeptReason::ApplyWaiting => (StatusCode::CONFLICT, "Lock in use"),
         KeptReason::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
-        KeptReason::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
+        KeptReason::NotQueued(_) => (StatusCode::CONFLICT, "Not queued"),
         KeptReason::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
     };
     let KeptLockReason {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
-use super::conflicts::{in_line, not_in_line};
+use super::conflicts::{not_queued, queued};
 use super::course::StageProgress;
 use super::hooks::HookFacts;
 use super::policy_checks;
@@ -277,14 +277,14 @@ async fn take_locks(
         .filter(|project| !denied.contains_key(&project.key));
     let requests: Vec<LockRequest> = granted.filter_map(request).collect();
     // People who request a run of an application do not expect one hours later.
-    let in_line = cx.ctx.settings.locking.queue && !cx.pull.at.subject.is_application();
+    let may_queue = cx.ctx.settings.locking.queue && !cx.pull.at.subject.is_application();
     let all = locks::take_all(
         &cx.ctx.store,
         &cx.pull.at,
         &cx.pull.url,
         &requests,
         &cause(cx),
-        in_line,
+        may_queue,
     )
     .await?;
     tally::locks(cx.ctx, &all);
@@ -527,7 +527,7 @@ impl Planning<'_> {
         match self.order.locks.took.get(&self.project.key) {
             Some(TakeOutcome::Held(lock)) => Some(lock),
             Some(
-                TakeOutcome::InLine { .. } | TakeOutcome::Refused { .. } | TakeOutcome::PullClosed,
+                TakeOutcome::Queued { .. } | TakeOutcome::Refused { .. } | TakeOutcome::PullClosed,
             )
             | None => None,
         }
@@ -768,8 +768,8 @@ impl Task for Planning<'_> {
 fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &TakeOutcome) -> ProjectReport {
     match took {
         TakeOutcome::Held(_) => report,
-        TakeOutcome::InLine { holder, place } => in_line(cx, report, holder, *place),
-        TakeOutcome::Refused { holder, why } => not_in_line(cx, report, holder, why),
+        TakeOutcome::Queued { holder, place } => queued(cx, report, holder, *place),
+        TakeOutcome::Refused { holder, why } => not_queued(cx, report, holder, why),
         TakeOutcome::PullClosed => {
             stopped(report, "the pull request was closed before its turn came.")
         }

@@ -36,7 +36,7 @@ pub(crate) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> 
         .position(|pull| *pull == waiter.pull)
         .map_or(1, |at| at + 1);
     let called = holder.pull.subject.called_short(holder.title.as_deref());
-    Ok(Some(status::in_line(&called, &holder.holder.login, place)))
+    Ok(Some(status::queued(&called, &holder.holder.login, place)))
 }
 
 /// Updates the statuses of the pull requests that are queued for a lock.

@@ -17,13 +17,13 @@ use super::waiters::{holders, line, want};
 use crate::support::db::{TestDb, by, seal_log, store_test};
 
 store_test!(
-    a_lock_is_released_to_the_first_in_line_or_to_nobody,
+    a_lock_is_released_to_the_first_in_the_queue_or_to_nobody,
     a_lock_under_which_a_plan_is_made_is_released_by_force_only,
     a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work,
     a_lock_under_which_something_was_applied_is_released_by_force_only,
     a_lock_under_which_an_apply_runs_is_not_even_taken_by_force,
     an_apply_that_waits_finds_its_plan_gone,
-    a_lock_is_handed_to_anybody_in_line,
+    a_lock_is_handed_to_any_queued_pull_request,
     what_forbids_a_release_forbids_to_hand_over,
     a_lock_is_not_handed_over_into_a_circle,
     what_is_told_is_queued_with_the_change_or_not_at_all,
@@ -110,7 +110,7 @@ async fn end(store: &Store, run: RunId) {
     );
 }
 
-async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
+async fn a_lock_is_released_to_the_first_in_the_queue_or_to_nobody(db: &TestDb) {
     let store = db.store();
     let (one, two, three) = (
         open_pull(store, 1).await,
@@ -365,7 +365,7 @@ async fn an_apply_that_waits_finds_its_plan_gone(db: &TestDb) {
     );
 }
 
-async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
+async fn a_lock_is_handed_to_any_queued_pull_request(db: &TestDb) {
     let store = db.store();
     let pulls = [
         open_pull(store, 1).await,
@@ -378,7 +378,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
     for nobody in [9, 1] {
         assert_eq!(
             refused(store, &to(nobody, olga(lock.id))).await,
-            KeptReason::NotInLine(Subject::pull(nobody))
+            KeptReason::NotQueued(Subject::pull(nobody))
         );
     }
     let reason = Reason::read("the outage first").unwrap();
@@ -433,7 +433,7 @@ async fn what_forbids_a_release_forbids_to_hand_over(db: &TestDb) {
     );
     assert_eq!(
         refused(store, &to(9, by_force(lock.id))).await,
-        KeptReason::NotInLine(Subject::pull(9))
+        KeptReason::NotQueued(Subject::pull(9))
     );
     let given = done(store, &to(2, by_force(lock.id))).await;
     assert_eq!(given.interrupted.len(), 1);

@@ -17,7 +17,7 @@ pub struct StatusSummary {
     pub kind: RunKind,
     /// Outcome of the newest run.
     pub outcome: ProjectOutcome,
-    /// Holder of the lock and position in its queue, if the project is queued: [`in_line`].
+    /// Holder of the lock and position in its queue, if the project is queued: [`queued`].
     pub waits: Option<String>,
     /// True if the project has a plan that will never be applied, see [`crate::model::PlanRecord::blocked`].
     pub is_blocked: bool,
@@ -200,7 +200,7 @@ pub fn left_line() -> (CommitState, String) {
 }
 
 /// Returns the description for a project that is queued for a lock: `Waiting for #1 (alice), next in the queue`.
-pub fn in_line(holder: &str, who: &str, place: usize) -> String {
+pub fn queued(holder: &str, who: &str, place: usize) -> String {
     let place = if place == 1 {
         "next in the queue".to_owned()
     } else {
@@ -435,7 +435,7 @@ mod tests {
         let summary = |outcome: &ProjectOutcome| StatusSummary {
             kind: RunKind::Plan,
             outcome: *outcome,
-            waits: (*outcome == ProjectOutcome::Waiting).then(|| in_line("#1", "alice", 1)),
+            waits: (*outcome == ProjectOutcome::Waiting).then(|| queued("#1", "alice", 1)),
             is_blocked: false,
         };
         outcomes.iter().map(summary).collect()
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn those_who_wait_for_several_are_told_of_the_first() {
         let waits = |holder| StatusSummary {
-            waits: Some(in_line(holder, "alice", 2)),
+            waits: Some(queued(holder, "alice", 2)),
             ..planned(&[ProjectOutcome::Waiting]).remove(0)
         };
         let (state, line) = plan(&[waits("#1"), waits("#2")]);

@@ -8,7 +8,7 @@
 //! | `command.rs` | the life of one command, from its row to its reply |
 //! | `guards.rs`, `permission.rs` | may the command run on this pull request, and for this user |
 //! | `plan.rs`, `apply/`, `state_commands.rs`, `version.rs` | the commands that run a program |
-//! | `project_run.rs`, `course.rs` | the life of one run, the same for all of them |
+//! | `project_run.rs`, `progress.rs` | the life of one run, the same for all of them |
 //! | `projects.rs`, `projects/`, `config_file.rs` | the checkout, and which projects a command concerns |
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
 //! | `policy_checks.rs` | what the policy sets of a project mean for its plan |
@@ -30,7 +30,6 @@ mod cancel;
 mod command;
 mod config_file;
 mod conflicts;
-mod course;
 mod explain;
 mod give_up;
 mod guards;
@@ -44,6 +43,7 @@ mod permission;
 mod plan;
 mod policies;
 mod policy_checks;
+mod progress;
 mod project_run;
 mod projects;
 mod seen;

@@ -11,9 +11,9 @@ use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
 use super::conflicts::{not_queued, queued};
-use super::course::StageProgress;
 use super::hooks::HookFacts;
 use super::policy_checks;
+use super::progress::StageProgress;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
@@ -160,16 +160,16 @@ async fn run(
         statuses: ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Plan, work.projects.len()).await?,
         not_known: &work.not_known,
     };
-    let mut course = StageProgress::new(work.aborts());
+    let mut progress = StageProgress::new(work.aborts());
     for stage in work.stages() {
-        let halted = course.halted(stage.group);
+        let halted = progress.halted(stage.group);
         let groups = stage
             .members
             .iter()
             .map(|group| boxed(|| plan_group(cx, &work, group, &order, halted.as_ref())));
         let reports = join_all(groups).await;
         cx.abandoned()?;
-        course.add(
+        progress.add(
             stage.group,
             reports
                 .into_iter()
@@ -179,7 +179,7 @@ async fn run(
                 .collect(),
         );
     }
-    let mut reports = course.into_reports();
+    let mut reports = progress.into_reports();
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);
     }

@@ -23,10 +23,10 @@ use tracing::{Instrument, info_span};
 
 use gate::GateRefusal;
 
-use super::course::StageProgress;
 use super::hooks::{self, HookFacts};
 use super::merging::{self, AfterApply};
 use super::policies::PlannedRules;
+use super::progress::StageProgress;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ApplyInputs, PlanUse, Work};
 use super::stop::Stop;
@@ -87,11 +87,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         Ok(hooked) => hooked,
         Err(stop) => return Ok(refused_by_hook(cx, stop.into_reply()?).await?),
     };
-    let (mut course, hooked) = (StageProgress::new(work.aborts()), hooked.as_ref());
+    let (mut progress, hooked) = (StageProgress::new(work.aborts()), hooked.as_ref());
     let statuses = ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Apply, plans.len()).await?;
     let runs = runs_to_come(cx, plans, &statuses).await?;
     for stage in in_order(&work, runs) {
-        let halted = course.halted(stage.group);
+        let halted = progress.halted(stage.group);
         let applying = |(run, plan): PlannedRun| Applying {
             work: &work,
             run,
@@ -108,7 +108,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
             join_all(groups.map(|group| apply_group(cx, group, command.verbose, halted.as_ref())))
                 .await;
         cx.left_to_others()?;
-        course.add(
+        progress.add(
             stage.group,
             reports
                 .into_iter()
@@ -118,7 +118,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
                 .collect(),
         );
     }
-    let mut reports = course.into_reports();
+    let mut reports = progress.into_reports();
     work.silence(RunKind::Apply, &mut reports);
     let merging = match pushed_meanwhile(cx, &reports).await? {
         Some(pushed) => AfterApply {

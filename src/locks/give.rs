@@ -224,7 +224,7 @@ impl HandOver {
 
     /// Cause for the audit log, such as `released by force: the outage first`.
     fn cause(&self) -> Cause {
-        let deed = self.to.map_or("released".to_owned(), |to| {
+        let action = self.to.map_or("released".to_owned(), |to| {
             format!("handed over to pull request {to}")
         });
         let force = if self.force { " by force" } else { "" };
@@ -233,7 +233,7 @@ impl HandOver {
             .as_ref()
             .map(|reason| format!(": {}", reason.as_str()))
             .unwrap_or_default();
-        Cause::new(self.actor.clone(), format!("{deed}{force}{reason}"))
+        Cause::new(self.actor.clone(), format!("{action}{force}{reason}"))
             .from_address(self.remote.clone())
     }
 

@@ -75,10 +75,10 @@ pub(super) async fn show(
 pub(super) async fn act(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    Segment((asked, deed)): Segment<(String, String)>,
+    Segment((asked, action)): Segment<(String, String)>,
 ) -> Result<(StatusCode, Json<Value>), WebError> {
     let who = who.by_script();
-    let deed = match deed.as_str() {
+    let action = match action.as_str() {
         "plan" => ApplicationAction::Plan,
         "apply" => ApplicationAction::Apply,
         "discard" => {
@@ -88,7 +88,7 @@ pub(super) async fn act(
         _ => return Err(WebError::no_such_page()),
     };
     let app = the_app(&web, &asked).await?;
-    let command = ask(&web, &app, deed, &who).await?;
+    let command = ask(&web, &app, action, &who).await?;
     Ok((StatusCode::ACCEPTED, where_to_look(&web, &app, command)))
 }
 

@@ -75,7 +75,7 @@ fn address(route: &Route, own: &Own) -> String {
             ("{things}", "apps".to_owned()),
             ("{id}", app.clone()),
         ],
-        "apps" => vec![("{id}", app.clone()), ("{deed}", "plan".to_owned())],
+        "apps" => vec![("{id}", app.clone()), ("{action}", "plan".to_owned())],
         "credentials" => vec![("{id}", credential.clone())],
         "static" => vec![
             ("{hash}", "0".repeat(16)),

@@ -68,7 +68,7 @@ impl<'a, 't> Transcript<'a, 't> {
         self.line("")?;
         self.line(&format!(
             "{MARGIN}{}",
-            self.look.paint(TextRole::Code, &deed(step.act))
+            self.look.paint(TextRole::Code, &describe(step.act))
         ))
     }
 
@@ -248,7 +248,7 @@ fn spoken(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-fn deed(act: DemoAction) -> String {
+fn describe(act: DemoAction) -> String {
     match act {
         DemoAction::Open(role) => {
             format!(

@@ -244,7 +244,7 @@ fn verb(command: CommandKind) -> &'static str {
         | CommandKind::Unlock
         | CommandKind::Cancel
         | CommandKind::Explain
-        | CommandKind::Help => "planned",
+        | CommandKind::Help => "plan",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Holds the accounts that are limited to owners on the pages and in the API. The file of `--web-accounts-file` is
 //! read again while the server runs.
 //!
-//! Every check uses the accounts in effect at that moment, so a request that began before a change may be judged by
+//! Every check uses the accounts in effect at that moment, so a request that began before a change may be checked by
 //! both versions. That lets nobody in: an account that was removed meanwhile is unknown, and reaches nothing.
 
 use std::fmt;

@@ -394,16 +394,16 @@ async fn receive(
         pack.as_ref(),
         from,
     );
-    let judged = pushed.await?;
-    for outcome in &judged.outcomes {
+    let checked = pushed.await?;
+    for outcome in &checked.outcomes {
         let (name, refused) = (&outcome.name, outcome.refused.as_deref());
-        info!(name, refused, "A push to All-Users was judged");
+        info!(name, refused, "A push to All-Users was checked");
     }
-    if judged.is_copy_stale {
+    if checked.is_copy_stale {
         drop(view);
         git.new_view(&caller).await?;
     }
-    let report = push_report(&push_request, "ok", &judged.lines, &judged.outcomes);
+    let report = push_report(&push_request, "ok", &checked.lines, &checked.outcomes);
     Ok(answer(TYPE, Body::from(report)))
 }
 

@@ -33,7 +33,7 @@ impl Approval {
     }
 }
 
-/// Mergeability of a pull, as the forge judges it.
+/// Mergeability of a pull, according to the forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mergeability {
     /// The pull can be merged.

@@ -328,7 +328,7 @@ fn packed(objects: &[GitObject]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_push_that_is_judged_by_difference_is_judged_as_in_full() {
+async fn a_push_that_is_checked_by_difference_is_checked_as_in_full() {
     let mut pushes = CheckedPushes::new().await;
     let (objects, refs) = pushes.state().await;
     let objects = objects.into_iter();

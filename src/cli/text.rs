@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_kept_whole_and_inks_apart() {
+    fn words_are_kept_whole_and_roles_apart() {
         let mut text = Text::default();
         text.push(TextRole::Plain, "one two");
         text.push(TextRole::Strong, "three four");

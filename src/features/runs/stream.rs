@@ -68,7 +68,7 @@ pub(super) async fn events(
         repo: run.pull.repo,
         run: run.id,
         seq: 0,
-        painter: AnsiToHtml::default(),
+        converter: AnsiToHtml::default(),
         news,
         stop: web.shutting_down.clone(),
         _place: place,
@@ -90,7 +90,7 @@ struct RunWatcher {
     run: RunId,
     /// Number of the last piece that was sent.
     seq: i64,
-    painter: AnsiToHtml,
+    converter: AnsiToHtml,
     news: Receiver<RunId>,
     stop: CancellationToken,
     _place: OwnedSemaphorePermit,
@@ -115,7 +115,7 @@ impl RunWatcher {
                 break;
             }
             for piece in pieces.iter().filter(|piece| piece.seq <= seq) {
-                self.painter.paint(&piece.text);
+                self.converter.convert(&piece.text);
             }
             self.seq = pieces.last().map_or(seq, |last| last.seq.min(seq));
         }
@@ -174,7 +174,7 @@ impl RunWatcher {
         self.seq = piece.seq;
         Event::default()
             .id(piece.seq.to_string())
-            .data(self.painter.paint(&piece.text))
+            .data(self.converter.convert(&piece.text))
     }
 
     /// Waits until there may be new output. `None`: the server stops.

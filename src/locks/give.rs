@@ -138,7 +138,7 @@ async fn take_away(
         (Some(why), _) | (None, Err(why)) => return Ok(Err(why)),
         (None, Ok(place)) => place,
     };
-    change.tell_next(giving.aside());
+    change.tell_next(giving.clause());
     let freed = match &place {
         Some(_) => change.free_for(lock.id, giving.event()).await?,
         None => change.free_one(lock.id, giving.event()).await?,
@@ -245,7 +245,7 @@ impl HandOver {
     }
 
     /// Text for the pull that is next in the queue, after the number of the pull that had the lock.
-    fn aside(&self) -> String {
+    fn clause(&self) -> String {
         let verb = if self.force { "took away" } else { "released" };
         format!(
             ", whose lock {} {verb}{}",

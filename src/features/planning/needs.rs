@@ -52,14 +52,14 @@ impl Findings {
         kind: RunKind,
     ) -> Result<Mergeability, ForgeError> {
         let settings = &cx.ctx.settings;
-        let aside = IgnoredStatuses {
+        let ignored = IgnoredStatuses {
             name: &settings.comments.status_name,
             kinds: yet_to_come(kind),
             others: &settings.comments.ignored_status_names,
         };
         let ask = async {
             let forge = cx.ctx.forges.of(&cx.pull.at.repo)?;
-            forge.mergeability(&cx.pull.at, &aside).await
+            forge.mergeability(&cx.pull.at, &ignored).await
         };
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }

@@ -304,9 +304,9 @@ impl Forge for GitHub {
     async fn mergeability(
         &self,
         at: &PullRef,
-        aside: &IgnoredStatuses<'_>,
+        ignored: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError> {
-        Ok(merging::mergeability(self, at, aside).await?)
+        Ok(merging::mergeability(self, at, ignored).await?)
     }
 
     async fn merge_methods(&self, repo: &RepoId) -> Result<Vec<MergeMethod>, ForgeError> {

@@ -162,7 +162,7 @@ pub async fn build_on(
     );
     let closing = CancellationToken::new();
     let mirrors = sync::SyncerDependencies {
-        home: home(config, &parts)?,
+        data_dir_id: data_dir_id(config, &parts)?,
         store: store.clone(),
         git: Git::new(GitSettings {
             filter: config.repos.mirror_filter,
@@ -246,10 +246,10 @@ async fn flag_store(
 }
 
 /// Returns the name of the data directory in the table of mirrors.
-fn home(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirId> {
+fn data_dir_id(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirId> {
     let data_dir = &config.storage.data_dir;
     own_dir(data_dir).context("cannot create the data directory (--data-dir)")?;
-    sync::home(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
+    sync::data_dir_id(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
 }
 
 /// Builds the syncer, which keeps mirrors in sync, and the checkouts that are made from the mirrors.
@@ -258,7 +258,7 @@ fn checkouts(config: &ServerConfig, mirrors: sync::SyncerDependencies) -> (Synce
     let forges = mirrors.forges.clone();
     let leases = MirrorLeases::new(
         mirrors.leases.clone(),
-        mirrors.home.to_string(),
+        mirrors.data_dir_id.to_string(),
         mirrors.lease_time,
     );
     let syncer = Syncer::new(mirrors);

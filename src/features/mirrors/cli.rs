@@ -264,7 +264,7 @@ fn line(row: &MirrorRow) -> String {
     format!(
         "{} on disk {}: {label}, last success {}, references {}{}{}{}",
         row.repo,
-        row.home,
+        row.data_dir_id,
         or_never(state.succeeded_at),
         state.verification,
         refused.unwrap_or_default(),
@@ -360,7 +360,7 @@ mod tests {
     fn data() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
-            let (store, home, at) = (
+            let (store, data_dir_id, at) = (
                 open(&dir).await,
                 "disk-1".parse().unwrap(),
                 SystemClock.now(),
@@ -368,7 +368,7 @@ mod tests {
             let [infra, labs]: [RepoId; 2] =
                 ["github.com/acme/infra", "github.com/acme/labs"].map(|repo| repo.parse().unwrap());
             for repo in [&infra, &labs] {
-                assert!(store.mirror_know(&home, repo).await.unwrap());
+                assert!(store.mirror_know(&data_dir_id, repo).await.unwrap());
             }
             let holder = "one/1".to_owned();
             let lease = AttemptLease {
@@ -386,7 +386,10 @@ mod tests {
                 jitter: Jitter::of("x"),
             };
             for event in [MirrorEvent::Started { at, lease }, failed] {
-                let change = store.mirror_change(&home, &infra, &event).await.unwrap();
+                let change = store
+                    .mirror_change(&data_dir_id, &infra, &event)
+                    .await
+                    .unwrap();
                 assert!(matches!(change, MirrorChange::Changed(_)), "{change:?}");
             }
         })
@@ -497,10 +500,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
             let store = open(&dir).await;
-            for home in ["disk-1", "disk-2"] {
+            for data_dir_id in ["disk-1", "disk-2"] {
                 assert_eq!(
                     store
-                        .repository_event_begin(&home.parse().unwrap())
+                        .repository_event_begin(&data_dir_id.parse().unwrap())
                         .await
                         .unwrap(),
                     0

@@ -215,7 +215,7 @@ impl MirrorLine {
         let state = &row.state;
         Self {
             repo: row.repo.to_string(),
-            disk: row.home.to_string(),
+            disk: row.data_dir_id.to_string(),
             badge: badge(state),
             succeeded: state.succeeded_at.map(|at| PastTime::new(at, now)),
             retry: state.retry_at.map(|at| FutureTime::new(at, now)),

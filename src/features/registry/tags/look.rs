@@ -269,8 +269,8 @@ impl Look<'_> {
     async fn wake_mirror(&self, repo: &RepoId) -> anyhow::Result<()> {
         let (store, syncer) = (&self.ctx.store, &self.ctx.server.syncer);
         syncer.used(repo).await;
-        let (home, now) = (syncer.home(), self.ctx.clock.now());
-        let row = store.mirror_get(home, repo).await?;
+        let (data_dir_id, now) = (syncer.data_dir_id(), self.ctx.clock.now());
+        let row = store.mirror_get(data_dir_id, repo).await?;
         // A mirror that cannot have the branch, because git refuses it, is not synced all the time.
         let is_old = |row: &MirrorRow| {
             let last = row.state.succeeded_at;
@@ -278,7 +278,7 @@ impl Look<'_> {
         };
         if row.as_ref().is_some_and(is_old) {
             let _change = store
-                .mirror_change(home, repo, &MirrorEvent::Updated { at: now })
+                .mirror_change(data_dir_id, repo, &MirrorEvent::Updated { at: now })
                 .await?;
             self.ctx.mirror_wake_up.send();
         }

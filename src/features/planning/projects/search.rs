@@ -113,8 +113,7 @@ async fn look<T: Send + 'static>(
         && may_be_written(cx, work.policies.of_operator());
     let (input, graph) = search_input(cx, &work, view, reading).await?;
     let settings = cx.ctx.settings.discovery();
-    let found =
-        tokio::task::spawn_blocking(move || input.search(find, &settings, graph)).await;
+    let found = tokio::task::spawn_blocking(move || input.search(find, &settings, graph)).await;
     let found = found
         .context("the search for projects failed")
         .map_err(JobError::Fail)?;

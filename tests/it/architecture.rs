@@ -92,7 +92,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
 const UPWARDS: &[(&str, &str, &str)] = &[(
     "cli",
     "app",
-    "the command line is the door to the application: `server` builds and runs it",
+    "the command line is the entry point of the application: `server` builds and runs it",
 )];
 
 #[test]

@@ -96,9 +96,9 @@ fn address(route: &Route, own: &Own) -> String {
     address
 }
 
-/// Returns the routes of the pages, the API and health. `stories/door.rs` tests the webhook endpoint, which knows no
-/// users, and `registry/pages.rs`, `registry/people_api.rs` and `registry/peers_api.rs` the pages of the registry and their
-/// API, which this server does not have.
+/// Returns the routes of the pages, the API and health. `stories/webhooks.rs` tests the webhook endpoint, which knows
+/// no users, and `registry/pages.rs`, `registry/people_api.rs` and `registry/peers_api.rs` the pages of the registry
+/// and their API, which this server does not have.
 fn routes() -> Vec<Route> {
     let routes = http::routes();
     assert_eq!(

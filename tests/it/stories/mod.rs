@@ -13,7 +13,6 @@ mod comments;
 mod config_source;
 mod crash;
 mod disk;
-mod door;
 mod during;
 mod effort;
 mod explain;
@@ -57,6 +56,7 @@ mod supersede;
 mod switches;
 mod unlock;
 mod version;
+mod webhooks;
 mod workflows;
 
 /// Files of three projects on the main branch.

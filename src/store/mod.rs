@@ -76,7 +76,7 @@ use chrono::{DateTime, Utc};
 pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
 pub use applications::Application;
 pub use apply::{ApplyChecks, ApplyGate, ApplyGrant, TeamMember};
-pub use cancel::{CancelWhat, Cancelled};
+pub use cancel::{CancelTarget, Cancelled};
 pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use command_configs::WrittenConfig;
 pub use commands::{

@@ -99,7 +99,7 @@ const BY_A_SCRIPT: &str = "by a script";
 
 /// The requested lock: its identifier or its classic name.
 #[derive(Default, Deserialize)]
-pub(super) struct WhichLock {
+pub(super) struct AtlantisLockQuery {
     id: Option<String>,
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn discard(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     visible: VisibleScope,
-    LenientQuery(which): LenientQuery<WhichLock>,
+    LenientQuery(which): LenientQuery<AtlantisLockQuery>,
 ) -> Result<&'static str, WebError> {
     let asked = which.id.ok_or_else(|| WebError::query_wanted("id"))?;
     let lock = the_lock(&web, &visible, &asked).await?;

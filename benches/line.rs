@@ -27,11 +27,11 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "releases"]);
     for (name, store) in [("SQLite", &sqlite), ("PostgreSQL", &postgres)] {
         let alone = releases(store, "alone", 0).await.context(name)?;
-        let in_line = releases(store, "wanted", WAITERS).await.context(name)?;
+        let queued = releases(store, "wanted", WAITERS).await.context(name)?;
         table.row(format!("{name}, nobody waits"), alone.cells());
         table.row(
             format!("{name}, {WAITERS} pull requests wait"),
-            in_line.cells(),
+            queued.cells(),
         );
     }
     sqlite.close().await;

@@ -38,7 +38,7 @@ const PUSHES: u64 = 100;
 /// Number of times that each case is measured.
 const ROUNDS: usize = 50;
 
-/// Inserts rows made of numbers, in the SQL of both databases. `$1` is the home, `$2` now, `$3` later.
+/// Inserts rows made of numbers, in the SQL of both databases. `$1` is the data directory, `$2` now, `$3` later.
 const FILL: &str = "INSERT INTO repository_syncs (replica, repo, revision, state, pending_at, succeeded_at, updated_at, \
      retry_count, retry_at, failure_kind, failure, refresh_at, verification, verification_retry_count, created_at) \
      SELECT $1, 'github.test/acme/r' || (1000000 + n), 1, 'synced', $2, $2, $2, 0, NULL, NULL, NULL, $3, 'verified', 0, $2 \
@@ -105,7 +105,7 @@ enum Kind {
 
 struct Bench {
     url: DatabaseUrl,
-    home: DataDirId,
+    data_dir_id: DataDirId,
     store: Store,
     syncer: Syncer,
     wants: SyncSettings,
@@ -114,7 +114,7 @@ struct Bench {
 impl Bench {
     async fn start(url: &DatabaseUrl, data: &Path) -> anyhow::Result<Self> {
         let store = open(url).await?;
-        let home: DataDirId = "measured".parse()?;
+        let data_dir_id: DataDirId = "measured".parse()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Metrics::default();
         let leases = Leases::new(
@@ -125,7 +125,7 @@ impl Bench {
             metrics.clone(),
         );
         let syncer = Syncer::new(SyncerDependencies {
-            home: home.clone(),
+            data_dir_id: data_dir_id.clone(),
             store: store.clone(),
             git: Git::new(GitSettings::new(data, "/usr/local/bin:/usr/bin:/bin")),
             forges: Forges::new([Arc::new(forge(&clock)?) as Arc<dyn Forge>]),
@@ -142,7 +142,7 @@ impl Bench {
         };
         let bench = Self {
             url: url.clone(),
-            home,
+            data_dir_id,
             store,
             syncer,
             wants,
@@ -155,9 +155,9 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Runs a statement with the home, the present time, and the time six hours later as parameters.
+    /// Runs a statement with the data directory, the present time, and the time six hours later as parameters.
     async fn execute(&self, sql: &'static str) -> anyhow::Result<()> {
-        let (home, now) = (self.home.as_str(), SystemClock.now());
+        let (data_dir_id, now) = (self.data_dir_id.as_str(), SystemClock.now());
         let later = now + TimeDelta::hours(6);
         match &self.url {
             DatabaseUrl::Sqlite(path) => {
@@ -166,7 +166,7 @@ impl Bench {
                     .busy_timeout(Duration::from_secs(20));
                 let mut connection = options.connect().await?;
                 sqlx::query(sql)
-                    .bind(home)
+                    .bind(data_dir_id)
                     .bind(now)
                     .bind(later)
                     .execute(&mut connection)
@@ -175,7 +175,7 @@ impl Bench {
             DatabaseUrl::Postgres(options) => {
                 let mut connection = options.connect().await?;
                 sqlx::query(sql)
-                    .bind(home)
+                    .bind(data_dir_id)
                     .bind(now)
                     .bind(later)
                     .execute(&mut connection)

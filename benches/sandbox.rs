@@ -76,7 +76,7 @@ async fn run(sandbox: Option<Sandbox>, limits: RunLimits) -> anyhow::Result<Dura
     let supervisor = Supervisor {
         exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
         grace: Duration::from_secs(1),
-        pulse: LeaseHeartbeat::unneeded(),
+        heartbeat: LeaseHeartbeat::unneeded(),
     };
     let (lines, _nobody) = tokio::sync::mpsc::channel(1);
     let begun = Instant::now();

@@ -179,16 +179,16 @@ pub struct Services {
     pub credentials: CredentialStore,
     /// Mirrors and checkouts on this disk.
     pub checkouts: Checkouts,
-    /// Nudge that wakes the workers.
-    pub nudge: WakeUp,
-    /// Nudge that wakes the reconcilers of mirrors.
-    pub mirror_nudge: WakeUp,
-    /// Nudge that wakes the reconciler of pushes: the log of the registry has a new record.
-    pub registry_nudge: WakeUp,
+    /// Wake-up of the workers.
+    pub wake_up: WakeUp,
+    /// Wake-up of the reconcilers of mirrors.
+    pub mirror_wake_up: WakeUp,
+    /// Wake-up of the reconciler of pushes: the log of the registry has a new record.
+    pub registry_wake_up: WakeUp,
     /// Commands of this process that can be stopped.
     pub stops: Stops,
     /// Renewals of the leases of this server. Without them, it must not write to a forge.
-    pub pulse: LeaseHeartbeat,
+    pub heartbeat: LeaseHeartbeat,
     /// Start time of this server. It may have missed earlier news.
     pub started_at: DateTime<Utc>,
     /// Cancelled when the server begins no more work.

@@ -162,7 +162,7 @@ pub async fn build_on(
     );
     let closing = CancellationToken::new();
     let mirrors = sync::SyncerDependencies {
-        home: home(config, &parts)?,
+        data_dir_id: data_dir_id(config, &parts)?,
         store: store.clone(),
         git: Git::new(GitSettings {
             filter: config.repos.mirror_filter,
@@ -177,11 +177,11 @@ pub async fn build_on(
         closing: closing.clone(),
     };
     let (syncer, checkouts) = checkouts(config, mirrors);
-    let pulse = pulse(&store);
+    let heartbeat = heartbeat(&store);
     let runs = RunServices {
         artifacts: plan_store(&storage.plan_files, &store)
             .context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, tools, setups, pulse.clone()),
+        terraform: terraform(config, &parts, tools, setups, heartbeat.clone()),
         pool: pool(&config.runs),
         hub: OutputHub::default(),
         registry: match &config.registry.own {
@@ -211,11 +211,11 @@ pub async fn build_on(
         checkouts,
         credentials,
         memberships: Memberships::default(),
-        nudge: WakeUp::default(),
-        mirror_nudge: WakeUp::default(),
-        registry_nudge: WakeUp::default(),
+        wake_up: WakeUp::default(),
+        mirror_wake_up: WakeUp::default(),
+        registry_wake_up: WakeUp::default(),
         stops: Stops::default(),
-        pulse,
+        heartbeat,
         metrics,
         started_at: parts.clock.now(),
         closing,
@@ -246,10 +246,10 @@ async fn flag_store(
 }
 
 /// Returns the name of the data directory in the table of mirrors.
-fn home(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirId> {
+fn data_dir_id(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirId> {
     let data_dir = &config.storage.data_dir;
     own_dir(data_dir).context("cannot create the data directory (--data-dir)")?;
-    sync::home(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
+    sync::data_dir_id(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
 }
 
 /// Builds the syncer, which keeps mirrors in sync, and the checkouts that are made from the mirrors.
@@ -258,7 +258,7 @@ fn checkouts(config: &ServerConfig, mirrors: sync::SyncerDependencies) -> (Synce
     let forges = mirrors.forges.clone();
     let leases = MirrorLeases::new(
         mirrors.leases.clone(),
-        mirrors.home.to_string(),
+        mirrors.data_dir_id.to_string(),
         mirrors.lease_time,
     );
     let syncer = Syncer::new(mirrors);
@@ -424,8 +424,8 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
 /// work.
 const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
-/// Returns the pulse of runs. With a database of its own, no other server can take over work, so no pulse is needed.
-fn pulse(store: &Store) -> LeaseHeartbeat {
+/// Returns the heartbeat of runs. A server with a database of its own needs none: no other server can take over work.
+fn heartbeat(store: &Store) -> LeaseHeartbeat {
     if store.is_shared() {
         LeaseHeartbeat::every(LEASE.saturating_sub(TIME_TO_STOP))
     } else {
@@ -438,7 +438,7 @@ fn terraform(
     parts: &ServiceInputs,
     tools: Tools,
     setups: Setups,
-    pulse: LeaseHeartbeat,
+    heartbeat: LeaseHeartbeat,
 ) -> Terraform {
     let data_dir = &config.storage.data_dir;
     let cache =
@@ -452,7 +452,7 @@ fn terraform(
         supervisor: Supervisor {
             exe: parts.exe.clone(),
             grace: config.runs.shutdown_grace,
-            pulse,
+            heartbeat,
         },
         scratch: scratch(data_dir),
     }

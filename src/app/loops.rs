@@ -25,15 +25,15 @@ const BUSY_REPOS: i64 = 4;
 /// Number of workers for commands that are answered at once, such as `unlock`. Waiting commands take all other
 /// workers.
 const ANSWER_WORKERS: usize = 8;
-/// Time between two looks at the queue without a nudge: other replicas add jobs without a nudge to this one.
+/// Time between two looks at the queue without a wake-up: other replicas add jobs without a wake-up to this one.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Time until the next attempt after an error (the database is unavailable).
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Time between two summaries of metrics if no monitor reads them.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
-/// Time after a nudge in which further ones are gathered before the next look. The event of a push often comes with one
-/// of its pull request. That command fetches the same commits, so it goes first; a mirror has time.
+/// Time after a wake-up in which further ones are gathered before the next look. The event of a push often comes with
+/// one of its pull request. That command fetches the same commits, so it goes first; a mirror has time.
 const GATHER: Duration = Duration::from_secs(2);
 /// The same time after a record of the registry, which others wait for.
 const GATHER_RECORDS: Duration = Duration::from_millis(200);
@@ -92,7 +92,7 @@ fn start_workers(
     closing: &CancellationToken,
     ended: &CancellationToken,
 ) {
-    let turn = || Arc::new(Mutex::new(replica.ctx.nudge.listen()));
+    let turn = || Arc::new(Mutex::new(replica.ctx.wake_up.listen()));
     let (short_turn, command_turn, answer_turn) = (turn(), turn(), turn());
     for _ in 0..SHORT_WORKERS {
         let (replica, turn, ended) = (Arc::clone(replica), Arc::clone(&short_turn), ended.clone());
@@ -143,12 +143,12 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
     });
 }
 
-/// Turns a reconciler on its timer and on a nudge. Its errors are logged where they are measured.
+/// Turns a reconciler on its timer and on a wake-up. Its errors are logged where they are measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
     let period = replica.every(reconciler);
-    let mut nudges = reconciler.woken_by.map(|news| match news {
-        WakingNews::Mirrors => (replica.ctx.mirror_nudge.listen(), GATHER),
-        WakingNews::Registry => (replica.ctx.registry_nudge.listen(), GATHER_RECORDS),
+    let mut wake_ups = reconciler.woken_by.map(|news| match news {
+        WakingNews::Mirrors => (replica.ctx.mirror_wake_up.listen(), GATHER),
+        WakingNews::Registry => (replica.ctx.registry_wake_up.listen(), GATHER_RECORDS),
     });
     let (mut is_first, mut failures) = (true, 0_u32);
     while !until.is_cancelled() {
@@ -174,18 +174,18 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = heard(nudges.as_mut()) => {}
+            () = heard(wake_ups.as_mut()) => {}
             () = until.cancelled() => {}
         }
     }
 }
 
-/// Waits for a nudge and a moment longer, so that one look covers a series of changes.
-async fn heard(nudges: Option<&mut (WakeUps, Duration)>) {
-    let Some((nudges, gather)) = nudges else {
+/// Waits for a wake-up and a moment longer, so that one look covers a series of changes.
+async fn heard(wake_ups: Option<&mut (WakeUps, Duration)>) {
+    let Some((wake_ups, gather)) = wake_ups else {
         return std::future::pending().await;
     };
-    nudges.heard().await;
+    wake_ups.heard().await;
     tokio::time::sleep(*gather).await;
 }
 
@@ -244,14 +244,14 @@ async fn work(worker: &Worker<Jobs>, turn: &Mutex<WakeUps>, closing: &Cancellati
 /// Claims the next job; `None` once `closing` is cancelled.
 ///
 /// Only the worker with the turn looks at the queue, and then it passes on the turn. If all workers looked at every
-/// nudge, their queries would use more of the database than the work does.
+/// wake-up, their queries would use more of the database than the work does.
 async fn next(
     worker: &Worker<Jobs>,
     turn: &Mutex<WakeUps>,
     closing: &CancellationToken,
 ) -> Option<JobLease> {
-    let mut nudges = tokio::select! {
-        nudges = turn.lock() => nudges,
+    let mut wake_ups = tokio::select! {
+        wake_ups = turn.lock() => wake_ups,
         () = closing.cancelled() => return None,
     };
     while !closing.is_cancelled() {
@@ -264,7 +264,7 @@ async fn next(
             }
         };
         tokio::select! {
-            () = nudges.heard() => {}
+            () = wake_ups.heard() => {}
             () = tokio::time::sleep(pause) => {}
             () = closing.cancelled() => {}
         }

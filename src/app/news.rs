@@ -11,18 +11,18 @@ pub(super) async fn listen(ctx: &ServerCtx) -> anyhow::Result<bool> {
         return Ok(false);
     };
     // News from before the connection are lost, so everybody looks once.
-    ctx.nudge.nudge();
-    ctx.mirror_nudge.nudge();
-    ctx.registry_nudge.nudge();
+    ctx.wake_up.send();
+    ctx.mirror_wake_up.send();
+    ctx.registry_wake_up.send();
     loop {
         match listener.next().await? {
-            NewsOutcome::News(News::Jobs) => ctx.nudge.nudge(),
-            NewsOutcome::News(News::Mirrors) => ctx.mirror_nudge.nudge(),
-            NewsOutcome::News(News::Registry) => ctx.registry_nudge.nudge(),
+            NewsOutcome::News(News::Jobs) => ctx.wake_up.send(),
+            NewsOutcome::News(News::Mirrors) => ctx.mirror_wake_up.send(),
+            NewsOutcome::News(News::Registry) => ctx.registry_wake_up.send(),
             NewsOutcome::Missed => {
-                ctx.nudge.nudge();
-                ctx.mirror_nudge.nudge();
-                ctx.registry_nudge.nudge();
+                ctx.wake_up.send();
+                ctx.mirror_wake_up.send();
+                ctx.registry_wake_up.send();
             }
             NewsOutcome::News(News::Run(run)) => ctx.runs.hub.announce(run),
             NewsOutcome::News(News::Stops) => planning::stop_cancelled(ctx).await.map(drop)?,

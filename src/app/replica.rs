@@ -59,12 +59,15 @@ impl Replica {
 
     /// Builds a server over its services, with the identity that other replicas and people see.
     pub fn known_as(ctx: Arc<ServerCtx>, id: ReplicaId) -> Self {
-        let pulse = ctx.pulse.clone();
-        let (running, name) = (Running::new(pulse.clone()), id.name.clone());
+        let heartbeat = ctx.heartbeat.clone();
+        let (running, name) = (Running::new(heartbeat.clone()), id.name.clone());
         let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
         let worker = |kinds| {
-            let (store, clock, nudge) =
-                (ctx.store.clone(), Arc::clone(&ctx.clock), ctx.nudge.clone());
+            let (store, clock, wake_up) = (
+                ctx.store.clone(),
+                Arc::clone(&ctx.clock),
+                ctx.wake_up.clone(),
+            );
             Worker::new(
                 store,
                 clock,
@@ -72,7 +75,7 @@ impl Replica {
                 name.clone(),
                 kinds,
                 running.clone(),
-                nudge,
+                wake_up,
             )
         };
         let commands = <RunCommand as Job<RunCtx>>::KIND;
@@ -87,7 +90,7 @@ impl Replica {
                 Arc::clone(&ctx.clock),
                 id,
                 running.clone(),
-                pulse,
+                heartbeat,
                 ctx.closing.clone(),
             ),
             rounds: Rounds::new(Arc::clone(&ctx), &name, features::reconcilers()),
@@ -136,7 +139,7 @@ impl Replica {
     pub async fn watch_leases(&self) {
         tokio::join!(
             self.keeper.watch(),
-            self.ctx.server.leases.watch(&self.ctx.pulse)
+            self.ctx.server.leases.watch(&self.ctx.heartbeat)
         );
     }
 

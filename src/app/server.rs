@@ -355,7 +355,7 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
 /// running.
 async fn take_over(ctx: &ServerCtx) -> anyhow::Result<()> {
     if ctx.store.is_shared() {
-        let beginning = LeaseKey::beginning_of_home(ctx.server.syncer.home().as_str());
+        let beginning = LeaseKey::beginning_of_data_dir(ctx.server.syncer.data_dir_id().as_str());
         let mirrors = ctx.store.lease_end_all_of(&beginning).await?;
         if mirrors > 0 {
             info!(

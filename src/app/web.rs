@@ -14,8 +14,8 @@ use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, RegistryParts, ServerCtx};
 use crate::features::accounts::{AccountSignIn, AccountsGit, FlagTable, WebPasswords};
 use crate::features::registry::{
-    MissParts, PeerDoor, PeerExchange, Registry, RegistryDoor, RegistryPages, RegistryUploads,
-    RunDoor, open_misses,
+    MissParts, PeerExchange, PeerServer, Registry, RegistryPages, RegistryServer, RegistryUploads,
+    RunModuleServer, open_misses,
 };
 use crate::features::{applications, locks, planning};
 use crate::http;
@@ -73,7 +73,7 @@ pub(super) async fn routers(
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
         forges: ctx.settings.forge_hosts.clone(),
-        mirror_nudge: ctx.mirror_nudge.clone(),
+        mirror_wake_up: ctx.mirror_wake_up.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.file())
@@ -91,12 +91,12 @@ pub(super) async fn routers(
     let batch = ctx.server.account_batch;
     let flags = ctx.server.flag_store.as_ref().unwrap_or(&ctx.store);
     let flags = Arc::new(FlagTable::of(flags.clone()));
-    let door = AccountSignIn::new(Arc::clone(&web), ctx.store.clone(), batch, flags);
-    let door = Arc::new(door);
+    let sign_in = AccountSignIn::new(Arc::clone(&web), ctx.store.clone(), batch, flags);
+    let sign_in = Arc::new(sign_in);
     let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
-    let git = AccountsGit::new(Arc::clone(&door), git, places);
+    let git = AccountsGit::new(Arc::clone(&sign_in), git, places);
     let pages = http::router(Arc::clone(&web));
-    let public = http::door(Ctx::clone(ctx)).merge(http::accounts_router(door, git));
+    let public = http::webhook_router(Ctx::clone(ctx)).merge(http::accounts_router(sign_in, git));
     let Some(parts) = &ctx.server.registry else {
         let public = public.merge(pages);
         return Ok(WebRouters { public, runs: None });
@@ -106,7 +106,7 @@ pub(super) async fn routers(
         .merge(pages.layer(of_registry.pages.layer()))
         .merge(of_registry.public);
     Ok(WebRouters {
-        public: http::with_go_imports(public, of_registry.door),
+        public: http::with_go_imports(public, of_registry.server),
         runs: of_registry.runs,
     })
 }
@@ -120,7 +120,7 @@ struct RegistryRouters {
     /// The registry for the pages.
     pages: RegistryPages,
     /// The registry for import paths of Go.
-    door: Arc<RegistryDoor>,
+    server: Arc<RegistryServer>,
 }
 
 /// Opens the registry of modules, and builds its routes.
@@ -145,7 +145,7 @@ async fn registry(
     let registry = registry
         .await
         .context("cannot open the registry (--registry)")?
-        .waking(ctx.registry_nudge.clone());
+        .waking(ctx.registry_wake_up.clone());
     info!(
         name = registry.name().as_str(),
         key = %registry.verifier(),
@@ -157,7 +157,7 @@ async fn registry(
     let peers = Arc::new(peers);
     let registry = Arc::new(registry);
     let pages = RegistryPages::new(Arc::clone(&registry), Arc::clone(&peers), config);
-    let of_peers = Arc::new(PeerDoor::new(Arc::clone(&peers)));
+    let of_peers = Arc::new(PeerServer::new(Arc::clone(&peers)));
     let misses = open_misses(MissParts {
         registry: Arc::clone(&registry),
         peers: Arc::clone(&peers),
@@ -171,25 +171,25 @@ async fn registry(
     });
     let misses =
         misses.context("cannot fetch modules from elsewhere (--registry-vcs-allowlist)")?;
-    let door = RegistryDoor::new(
+    let server = RegistryServer::new(
         Arc::clone(web),
         (Arc::clone(&registry), peers, misses),
         &config.host,
         config.is_open,
     );
-    let door = Arc::new(door);
-    let uploads = RegistryUploads::new(registry, Arc::clone(&door));
+    let server = Arc::new(server);
+    let uploads = RegistryUploads::new(registry, Arc::clone(&server));
     let runs = || {
-        let runs = RunDoor::new(Arc::clone(&door), ctx.runs.registry.clone());
+        let runs = RunModuleServer::new(Arc::clone(&server), ctx.runs.registry.clone());
         http::run_registry_router(runs)
     };
     let runs = config.is_for_runs.then(runs);
-    let public = http::registry_router(&door, Arc::new(uploads), of_peers);
+    let public = http::registry_router(&server, Arc::new(uploads), of_peers);
     Ok(RegistryRouters {
         public,
         runs,
         pages,
-        door,
+        server,
     })
 }
 

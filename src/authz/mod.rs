@@ -57,8 +57,8 @@ pub struct Denial {
 impl Denial {
     /// Returns one sentence with everything but the ways out.
     pub fn message(&self) -> String {
-        let (who, deed) = (code_span(self.who.name()), self.action.deed());
-        format!("{who} may not {deed}: {}, and {}.", self.rule, self.actual)
+        let (who, verb) = (code_span(self.who.name()), self.action.verb());
+        format!("{who} may not {verb}: {}, and {}.", self.rule, self.actual)
     }
 }
 

@@ -22,10 +22,10 @@ pub struct OutsideScope {
 
 impl OutsideScope {
     /// Returns one sentence with the reason, and who can do it.
-    pub fn message(&self, who: &str, deed: &str) -> String {
+    pub fn message(&self, who: &str, verb: &str) -> String {
         let who_can = self.who_can.join(" ");
         format!(
-            "{} may not {deed}: {}, and {}. {who_can}",
+            "{} may not {verb}: {}, and {}. {who_can}",
             code_span(who),
             self.rule,
             self.actual
@@ -55,7 +55,7 @@ pub async fn within(
     name: &str,
     on: &Resource<'_>,
 ) -> Result<Result<(), OutsideScope>, AuthzError> {
-    let account = match accounts.standing(name) {
+    let account = match accounts.scope_of(name) {
         AccessScope::Whole => return Ok(Ok(())),
         AccessScope::Limited(account) => account,
         AccessScope::Unknown => return Ok(Err(unknown())),

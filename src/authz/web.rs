@@ -28,7 +28,7 @@ pub async fn by_web(
 
 /// Returns whether the account may do an action with any resource at all. Pages show their buttons by it.
 pub fn offers(rules: &WebRules, accounts: &WebAccounts, name: &str, action: Action) -> bool {
-    let own = match accounts.standing(name) {
+    let own = match accounts.scope_of(name) {
         AccessScope::Whole => true,
         AccessScope::Limited(account) => account.may(action),
         AccessScope::Unknown => false,
@@ -69,7 +69,7 @@ fn by_rules(
             },
         ));
     }
-    let AccessScope::Limited(account) = accounts.standing(who.name()) else {
+    let AccessScope::Limited(account) = accounts.scope_of(who.name()) else {
         return None;
     };
     if account.may(action) {

@@ -1,14 +1,14 @@
-//! Text in pieces of different ink, broken into lines.
+//! Text in pieces of different roles, broken into lines.
 
-use super::ink::{TerminalStyle, TextRole};
+use super::style::{TerminalStyle, TextRole};
 
 /// Pieces of text that flow together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Text(Vec<(TextRole, String)>);
 
 impl Text {
-    pub fn push(&mut self, ink: TextRole, text: &str) {
-        self.0.push((ink, text.to_owned()));
+    pub fn push(&mut self, role: TextRole, text: &str) {
+        self.0.push((role, text.to_owned()));
     }
 
     pub fn is_blank(&self) -> bool {
@@ -31,23 +31,23 @@ impl Text {
                 line.push(' ');
                 room -= gap;
             }
-            line.extend(word.iter().map(|(ink, text)| look.ink(*ink, text)));
+            line.extend(word.iter().map(|(role, text)| look.paint(*role, text)));
             room = room.saturating_sub(width);
         }
         lines.extend((!line.is_empty()).then_some(line));
         lines
     }
 
-    /// Words of the text; one word may have several inks.
+    /// Words of the text; one word may have several roles.
     fn words(&self) -> Vec<Vec<(TextRole, &str)>> {
         let mut words: Vec<Vec<(TextRole, &str)>> = vec![Vec::new()];
-        for (ink, text) in &self.0 {
+        for (role, text) in &self.0 {
             for (i, part) in text.split(char::is_whitespace).enumerate() {
                 if i > 0 {
                     words.push(Vec::new());
                 }
                 if let Some(word) = words.last_mut().filter(|_| !part.is_empty()) {
-                    word.push((*ink, part));
+                    word.push((*role, part));
                 }
             }
         }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_kept_whole_and_inks_apart() {
+    fn words_are_kept_whole_and_roles_apart() {
         let mut text = Text::default();
         text.push(TextRole::Plain, "one two");
         text.push(TextRole::Strong, "three four");

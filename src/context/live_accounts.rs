@@ -1,7 +1,7 @@
 //! Holds the accounts that are limited to owners on the pages and in the API. The file of `--web-accounts-file` is
 //! read again while the server runs.
 //!
-//! Every check uses the accounts in effect at that moment, so a request that began before a change may be judged by
+//! Every check uses the accounts in effect at that moment, so a request that began before a change may be checked by
 //! both versions. That lets nobody in: an account that was removed meanwhile is unknown, and reaches nothing.
 
 use std::fmt;
@@ -138,14 +138,14 @@ mod tests {
             warnings.concat().contains("are read-only: max."),
             "{warnings:?}"
         );
-        assert_eq!(live.now().standing("kim"), AccessScope::Unknown);
+        assert_eq!(live.now().scope_of("kim"), AccessScope::Unknown);
         assert_eq!(live.offer(Ok("# nobody"), now), FileCheck::Taken(vec![]));
         assert_eq!(
-            live.now().standing("lee"),
+            live.now().scope_of("lee"),
             AccessScope::Unknown,
             "a file without accounts makes nobody the whole server"
         );
-        assert_eq!(live.now().standing("ops"), AccessScope::Whole);
+        assert_eq!(live.now().scope_of("ops"), AccessScope::Whole);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let live = LiveAccounts::default();
         assert_eq!(live.offer(Ok(KIM), DateTime::UNIX_EPOCH), FileCheck::Same);
         assert_eq!(
-            (live.now().standing("anybody"), live.file()),
+            (live.now().scope_of("anybody"), live.file()),
             (AccessScope::Whole, None)
         );
     }

@@ -64,7 +64,7 @@ pub struct Settings {
     /// Module graphs of the repositories that were searched last.
     pub modules: Arc<ModuleGraphs>,
     /// Repositories for which near misses of patterns have been logged.
-    sighted: Arc<SeenRepositories>,
+    reported: Arc<SeenRepositories>,
 }
 
 /// Grammars of commands in comments, by host: Lockkeeper can have another account on each.
@@ -112,7 +112,7 @@ impl Settings {
             disk_quota: server.storage.disk_quota,
             web_accounts: Arc::new(web_accounts),
             modules: Arc::default(),
-            sighted: Arc::default(),
+            reported: Arc::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Settings {
     /// Returns these settings with another content of the file of `--repo-config`.
     pub(super) fn with_repos(&self, repos: ServerRepos) -> Self {
         let mut settings = Self {
-            sighted: Arc::default(),
+            reported: Arc::default(),
             ..self.clone()
         };
         settings.repo_rules.repos = Arc::new(repos);
@@ -203,7 +203,7 @@ impl Settings {
     /// logs entries that Atlantis would apply to it and Lockkeeper does not.
     pub fn rules(&self, repo: &RepoId) -> RepoRules {
         let rules = self.repo_rules.repos.rules(repo);
-        if !rules.near_misses().is_empty() && self.sighted.first_time(repo) {
+        if !rules.near_misses().is_empty() && self.reported.first_time(repo) {
             for entry in rules.near_misses() {
                 warn!(
                     %repo,
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn a_repository_is_seen_for_the_first_time_once() {
-        let sighted = SeenRepositories::default();
+        let reported = SeenRepositories::default();
         let [infra, labs]: [RepoId; 2] =
             ["github.com/acme/infra", "github.com/acme/labs"].map(|id| id.parse().unwrap());
-        let answers = [&infra, &infra, &labs, &infra].map(|repo| sighted.first_time(repo));
+        let answers = [&infra, &infra, &labs, &infra].map(|repo| reported.first_time(repo));
         assert_eq!(answers, [true, false, true, false]);
     }
 }

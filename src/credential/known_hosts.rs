@@ -139,7 +139,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_judged_are_refused_with_their_number() {
+    fn lines_that_cannot_be_checked_are_refused_with_their_number() {
         let good = line("github.com");
         for (bad, expected) in [
             (

@@ -264,12 +264,12 @@ pub trait Forge: Send + Sync + 'static {
     /// Returns true if everybody may read a repository, or if the forge does not tell.
     async fn is_public(&self, repo: &RepoId) -> Result<bool, ForgeError>;
 
-    /// Returns whether the forge would let a pull be merged now. Statuses in `aside` do not count as obstacles,
+    /// Returns whether the forge would let a pull be merged now. Statuses in `ignored` do not count as obstacles,
     /// provided that the forge reports all its other conditions.
     async fn mergeability(
         &self,
         at: &PullRef,
-        aside: &IgnoredStatuses<'_>,
+        ignored: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError>;
 
     /// Returns the merge methods of a repository, as far as the forge reports them.

@@ -159,7 +159,7 @@ impl Mirror {
         };
         let placed = async {
             if let Some(extent) = self
-                .standing(&doing, &place, &commit, wanted.extent)
+                .up_to_date_extent(&doing, &place, &commit, wanted.extent)
                 .await?
             {
                 return Ok((false, extent));
@@ -302,7 +302,7 @@ impl Mirror {
 
     /// Returns the extent of a checkout that already has exactly the files of the commit, so that nothing needs to be
     /// written. `None` means that it does not.
-    async fn standing(
+    async fn up_to_date_extent(
         &self,
         doing: &str,
         place: &CheckoutPlace,

@@ -6,7 +6,7 @@
 //! of refused refs and of exchanges. Beyond them, the history itself is bad, and the whole mirror fails.
 //!
 //! The refs that were left out are noted with their commits, so that later fetches do not request them again. Another
-//! commit under the same ref is requested as usual. Upkeep drops the notes once a day, because a newer git may judge
+//! commit under the same ref is requested as usual. Upkeep drops the notes once a day, because a newer git may decide
 //! differently.
 
 use std::collections::{BTreeMap, BTreeSet};

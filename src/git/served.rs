@@ -524,7 +524,7 @@ impl PushedPack {
         // Oldest first, so that each object comes after those that it leads to.
         for (commit, tree, text) in trees.into_iter().rev() {
             walk.max_file = match content {
-                // The caller judges these files.
+                // The caller checks these files.
                 PushContent::Files { .. } if commit == new => None,
                 PushContent::Files { max_old_bytes, .. } => Some(max_old_bytes),
                 PushContent::Notes(_) => None,

@@ -50,9 +50,9 @@ impl WebhookInput {
 }
 
 /// Receives and stores a delivery.
-pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Request) -> Response {
+pub(super) async fn receive(State(input): State<Arc<WebhookInput>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let (ctx, headers) = (&door.ctx, &parts.headers);
+    let (ctx, headers) = (&input.ctx, &parts.headers);
     let (source, delivery) = match ctx.webhooks.recognise(headers) {
         Ok(recognised) => recognised,
         Err(error) => {
@@ -64,7 +64,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         Ok(check) => check,
         Err(error) => return closing(bad_signature(ctx, &delivery, &error)),
     };
-    let received = door.intake.receive(body, check.as_deref_mut()).await;
+    let received = input.intake.receive(body, check.as_deref_mut()).await;
     // The memory for the body stays reserved until the delivery is stored.
     let ReceivedBody { bytes, room: _room } = match received {
         Ok(received) => received,

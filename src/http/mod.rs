@@ -25,7 +25,9 @@ pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::accounts::{self, AccountSignIn, AccountsGit};
-use crate::features::registry::{self, PeerDoor, RegistryDoor, RegistryUploads, RunDoor};
+use crate::features::registry::{
+    self, PeerServer, RegistryServer, RegistryUploads, RunModuleServer,
+};
 use crate::features::{self, operations};
 use crate::kit::web::answer::{self, AnswerRules, REQUEST_TIME, with_answers};
 use crate::kit::web::routes::GuardedRoutes;
@@ -55,21 +57,21 @@ const HEALTH: AnswerRules = AnswerRules {
 const BODY_BYTES: usize = 16 * 1024;
 
 /// Returns the router of the webhook endpoint, which is guarded by signatures, not by the web user.
-pub fn door(ctx: Ctx) -> Router {
-    door_with(ctx, DeliveryLimits::default())
+pub fn webhook_router(ctx: Ctx) -> Router {
+    webhook_router_with(ctx, DeliveryLimits::default())
 }
 
 /// Returns the same router with other limits.
-pub fn door_with(ctx: Ctx, limits: DeliveryLimits) -> Router {
+pub fn webhook_router_with(ctx: Ctx, limits: DeliveryLimits) -> Router {
     let metrics = ctx.metrics.clone();
-    let door = Arc::new(events::WebhookInput::new(ctx, limits));
-    door_routes()
+    let input = Arc::new(events::WebhookInput::new(ctx, limits));
+    webhook_routes()
         .router
         .layer(middleware::from_fn_with_state(metrics, count::count))
-        .with_state(door)
+        .with_state(input)
 }
 
-fn door_routes() -> Routes<Arc<events::WebhookInput>> {
+fn webhook_routes() -> Routes<Arc<events::WebhookInput>> {
     Routes::new().with(
         Method::POST,
         "/events",
@@ -88,12 +90,12 @@ fn guarded_routes() -> Routes<Arc<WebState>> {
 
 /// Returns the router of accounts: their API, and their repository for git, which sends and receives more than forms.
 /// Both sign in with the passwords of accounts.
-pub(crate) fn accounts_router(door: Arc<AccountSignIn>, git: AccountsGit) -> Router {
-    let web = Arc::clone(door.web());
+pub(crate) fn accounts_router(sign_in: Arc<AccountSignIn>, git: AccountsGit) -> Router {
+    let web = Arc::clone(sign_in.web());
     let api = accounts::api_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
-        .with_state(door);
+        .with_state(sign_in);
     let git = accounts::git_routes().router.with_state(Arc::new(git));
     with_answers(api, Arc::clone(&web), WITHIN_LIMIT).merge(with_answers(git, web, GIT))
 }
@@ -106,11 +108,11 @@ pub fn account_routes() -> Vec<Route> {
 /// Returns the router of the registry of modules, which signs in with its tokens. Packages are longer than pages, so the
 /// time limit ends with their first byte, and uploads have time limits of their own.
 pub(crate) fn registry_router(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     uploads: Arc<RegistryUploads>,
-    peers: Arc<PeerDoor>,
+    peers: Arc<PeerServer>,
 ) -> Router {
-    let web = door.web();
+    let web = server.web();
     let uploads = registry::upload_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
@@ -118,7 +120,7 @@ pub(crate) fn registry_router(
     let serve = registry::serve_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
-        .with_state(Arc::clone(door))
+        .with_state(Arc::clone(server))
         .merge(
             registry::peer_routes()
                 .router
@@ -135,10 +137,10 @@ pub(crate) fn registry_router(
 /// Lets a router lead `go` from import paths on this host to the registry.
 ///
 /// Only requests of `go` pass through the layer, because a layer costs a short answer more than this choice.
-pub(crate) fn with_go_imports(router: Router, door: Arc<RegistryDoor>) -> Router {
+pub(crate) fn with_go_imports(router: Router, server: Arc<RegistryServer>) -> Router {
     let of_go = router
         .clone()
-        .layer(middleware::from_fn_with_state(door, registry::lead_go));
+        .layer(middleware::from_fn_with_state(server, registry::lead_go));
     Router::new().fallback(move |request: Request| {
         let is_head = *request.method() == Method::HEAD;
         let is_go_get = registry::is_go_get(request.uri());
@@ -156,8 +158,8 @@ pub(crate) fn with_go_imports(router: Router, door: Arc<RegistryDoor>) -> Router
 }
 
 /// Returns the router that serves modules to runs. Paths have tokens of runs, so nothing here logs them.
-pub(crate) fn run_registry_router(door: RunDoor) -> Router {
-    registry::run_router(door).layer(middleware::from_fn(answer::unlogged_answer))
+pub(crate) fn run_registry_router(server: RunModuleServer) -> Router {
+    registry::run_router(server).layer(middleware::from_fn(answer::unlogged_answer))
 }
 
 /// Returns the table of the routes of the registry, which ask for its tokens.
@@ -173,7 +175,7 @@ pub fn registry_routes() -> Vec<Route> {
 /// Returns the table of all routes but those of [`accounts_router`].
 pub fn routes() -> Vec<Route> {
     [
-        door_routes().table,
+        webhook_routes().table,
         guarded_routes().table,
         operations::health_routes().table,
     ]

@@ -71,7 +71,7 @@ fn read<J: Job<C>, C: Sync>(attempt: &RunningJob) -> Result<J, JobError> {
 struct UnderLease {
     /// Store that writes under the lease.
     store: Store,
-    pulse: LeaseHeartbeat,
+    heartbeat: LeaseHeartbeat,
 }
 
 #[async_trait]
@@ -79,8 +79,8 @@ impl Permit for UnderLease {
     async fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.store.lease_check().await?;
         // The answer of the database may be old, because this process may have been paused since. The check of the
-        // pulse uses no other clock and does not wait.
-        if self.pulse.is_alive() {
+        // heartbeat uses no other clock and does not wait.
+        if self.heartbeat.is_alive() {
             Ok(())
         } else {
             Err(Box::new(LeaseLost))
@@ -93,7 +93,7 @@ impl Permit for UnderLease {
 pub(crate) fn write_permit(ctx: &Ctx) -> WritePermit {
     Arc::new(UnderLease {
         store: ctx.store.clone(),
-        pulse: ctx.pulse.clone(),
+        heartbeat: ctx.heartbeat.clone(),
     })
 }
 
@@ -153,14 +153,14 @@ mod tests {
         let store = Store::open(&url, clock, Arc::new(CountingIds::default()))
             .await
             .unwrap();
-        let permit = |pulse: &LeaseHeartbeat| UnderLease {
+        let permit = |heartbeat: &LeaseHeartbeat| UnderLease {
             store: store.clone(),
-            pulse: pulse.clone(),
+            heartbeat: heartbeat.clone(),
         };
         permit(&LeaseHeartbeat::unneeded()).check().await.unwrap();
-        let pulse = LeaseHeartbeat::every(Duration::ZERO);
-        pulse.beat(pulse.prepare());
-        let refused = permit(&pulse).check().await.unwrap_err();
+        let heartbeat = LeaseHeartbeat::every(Duration::ZERO);
+        heartbeat.beat(heartbeat.prepare());
+        let refused = permit(&heartbeat).check().await.unwrap_err();
         assert!(LeaseLost::is_cause_of(&*refused), "{refused}");
     }
 }

@@ -56,15 +56,15 @@ impl LeaseKind {
 }
 
 impl LeaseKey {
-    /// Returns the key for the mirror of a repository below one data directory. `home` is the name of that directory,
-    /// which outlives its servers.
-    pub fn repository_sync(home: &str, repo: &RepoId) -> Self {
-        Self::of(LeaseKind::RepositorySync, &format!("{home}:{repo}"))
+    /// Returns the key for the mirror of a repository below one data directory. `data_dir_id` is the name of that
+    /// directory, which outlives its servers.
+    pub fn repository_sync(data_dir_id: &str, repo: &RepoId) -> Self {
+        Self::of(LeaseKind::RepositorySync, &format!("{data_dir_id}:{repo}"))
     }
 
     /// Returns the common prefix of the keys of all mirrors below one data directory.
-    pub fn beginning_of_home(home: &str) -> String {
-        format!("{}:{home}:", LeaseKind::RepositorySync.as_str())
+    pub fn beginning_of_data_dir(data_dir_id: &str) -> String {
+        format!("{}:{data_dir_id}:", LeaseKind::RepositorySync.as_str())
     }
 
     /// Returns the key for the turn of a reconciler.
@@ -146,12 +146,12 @@ mod tests {
         );
         assert!(
             sync.as_str()
-                .starts_with(&LeaseKey::beginning_of_home("0198"))
+                .starts_with(&LeaseKey::beginning_of_data_dir("0198"))
         );
         assert!(
             !sync
                 .as_str()
-                .starts_with(&LeaseKey::beginning_of_home("019"))
+                .starts_with(&LeaseKey::beginning_of_data_dir("019"))
         );
         assert_eq!(LeaseKey::reconciler("disk").as_str(), "reconciler:disk");
         let version = "go example.com/m v1.0.0".parse().unwrap();

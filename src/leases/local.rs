@@ -16,7 +16,7 @@ const RENEW_WITHIN: Duration = Duration::from_secs(10);
 /// Wait before a failed request to the database is repeated. A short lease waits only a tenth of its time.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// A moment on two clocks. The database judges by the first one, which people and daemons may turn back. The second
+/// A moment on two clocks. The database decides by the first one, which people and daemons may turn back. The second
 /// is the clock of the machine, which stands still in a suspended machine and in tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwoClockTime {
@@ -55,9 +55,9 @@ enum Age {
     Old,
 }
 
-/// Judges the age of a lease. `age` counts from before the request for the last renewal, `time` is the duration of
+/// Returns the age of a lease. `age` counts from before the request for the last renewal, `time` is the duration of
 /// the lease from there.
-fn judge(age: Duration, time: Duration) -> Age {
+fn age_of(age: Duration, time: Duration) -> Age {
     if age >= time / 10 * 9 {
         Age::Old
     } else if age >= (time / 3).min(RENEW_WITHIN) {
@@ -185,7 +185,7 @@ impl LocalLeases {
 
     /// Tells work to stop if its lease could not be renewed for too long.
     pub fn cancel_old(&self, now: TwoClockTime) -> Vec<LeaseHold> {
-        self.cancel_those(|entry| judge(now.since(entry.renewed), entry.time) == Age::Old)
+        self.cancel_those(|entry| age_of(now.since(entry.renewed), entry.time) == Age::Old)
     }
 
     fn cancel_those(&self, which: impl Fn(&LeaseEntry) -> bool) -> Vec<LeaseHold> {
@@ -198,7 +198,8 @@ impl LocalLeases {
 
     /// Returns the leases that are due for renewal, and the duration of each.
     pub fn due(&self, now: TwoClockTime) -> Vec<(LeaseHold, Duration)> {
-        let is_due = |entry: &LeaseEntry| judge(now.since(entry.renewed), entry.time) != Age::Young;
+        let is_due =
+            |entry: &LeaseEntry| age_of(now.since(entry.renewed), entry.time) != Age::Young;
         self.to_tell(now, |entry| entry.stage == WorkState::Open && is_due(entry))
     }
 
@@ -302,7 +303,7 @@ mod tests {
         ];
         for (age, time, expected) in cases {
             assert_eq!(
-                judge(Duration::from_secs(age), Duration::from_secs(time)),
+                age_of(Duration::from_secs(age), Duration::from_secs(time)),
                 expected,
                 "{age} of {time}"
             );
@@ -315,9 +316,9 @@ mod tests {
         fn there_is_time_to_renew_between_due_and_old(millis in 100_u64..100_000_000, late in 0_u64..=50) {
             let time = Duration::from_millis(millis);
             let due = (time / 3).min(RENEW_WITHIN);
-            prop_assert_eq!(judge(due, time), Age::Due);
-            prop_assert_eq!(judge(due + time * u32::try_from(late).unwrap() / 100, time), Age::Due);
-            prop_assert_eq!(judge(time, time), Age::Old);
+            prop_assert_eq!(age_of(due, time), Age::Due);
+            prop_assert_eq!(age_of(due + time * u32::try_from(late).unwrap() / 100, time), Age::Due);
+            prop_assert_eq!(age_of(time, time), Age::Old);
         }
     }
 

@@ -184,14 +184,14 @@ impl Leases {
     }
 
     /// Cancels all work whenever this server was out of touch for so long that others take its leases. Never returns.
-    pub async fn watch(&self, pulse: &LeaseHeartbeat) {
+    pub async fn watch(&self, heartbeat: &LeaseHeartbeat) {
         loop {
-            pulse.ran_out().await;
+            heartbeat.ran_out().await;
             for hold in self.0.local.cancel_all() {
                 self.0
                     .lost(&hold, "this server could not renew its own lease in time");
             }
-            pulse.came_back().await;
+            heartbeat.came_back().await;
         }
     }
 }

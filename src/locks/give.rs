@@ -79,20 +79,20 @@ pub enum KeptReason {
     /// An apply under the lock is not merged.
     Applied,
     /// The chosen pull is not in the queue of the lock.
-    NotInLine(Subject),
+    NotQueued(Subject),
     /// If this pull got the lock, pulls would wait for each other forever.
     Circle(Subject),
 }
 
 impl KeptReason {
     /// Returns why a pull keeps its lock unless the request is forced.
-    pub fn of(standing: &LockUse) -> Option<Self> {
+    pub fn of(lock_use: &LockUse) -> Option<Self> {
         let changes = |(_, kind): &(CommandId, CommandKind)| kind.changes();
-        if standing.applying {
+        if lock_use.applying {
             return Some(Self::ApplyRunning);
         }
-        match standing.at_work.as_slice() {
-            [] => standing.applied.then_some(Self::Applied),
+        match lock_use.at_work.as_slice() {
+            [] => lock_use.applied.then_some(Self::Applied),
             commands if commands.iter().any(changes) => Some(Self::ApplyWaiting),
             _ => Some(Self::PlanRunning),
         }
@@ -129,16 +129,16 @@ async fn take_away(
     giving: &HandOver,
     lock: &Lock,
 ) -> Result<Result<HandedOver, KeptReason>> {
-    let standing = change.standing(lock).await?;
+    let lock_use = change.lock_use(lock).await?;
     let place = match giving.to {
         Some(to) => Some(find_place(change, lock, to).await?),
         None => None,
     };
-    let place = match (giving.forbidden(&standing), place.transpose()) {
+    let place = match (giving.forbidden(&lock_use), place.transpose()) {
         (Some(why), _) | (None, Err(why)) => return Ok(Err(why)),
         (None, Ok(place)) => place,
     };
-    change.tell_next(giving.aside());
+    change.tell_next(giving.clause());
     let freed = match &place {
         Some(_) => change.free_for(lock.id, giving.event()).await?,
         None => change.free_one(lock.id, giving.event()).await?,
@@ -149,7 +149,7 @@ async fn take_away(
     if let Some(waiter) = place {
         change.hand_to(waiter, &giving.to_the_chosen(lock)).await?;
     }
-    clear_up(change, giving, lock, &standing).await.map(Ok)
+    clear_up(change, giving, lock, &lock_use).await.map(Ok)
 }
 
 /// Stops the work of the pull and finds the new holder.
@@ -157,9 +157,9 @@ async fn clear_up(
     change: &mut LockChange<'_>,
     giving: &HandOver,
     lock: &Lock,
-    standing: &LockUse,
+    lock_use: &LockUse,
 ) -> Result<HandedOver> {
-    let at_work: Vec<CommandId> = standing.at_work.iter().map(|(id, _)| *id).collect();
+    let at_work: Vec<CommandId> = lock_use.at_work.iter().map(|(id, _)| *id).collect();
     let interrupted = change
         .interrupt_plans(&at_work, &giving.to_the_interrupted())
         .await?;
@@ -173,7 +173,7 @@ async fn clear_up(
         lock: lock.clone(),
         plan,
         interrupted,
-        applied: standing.applied,
+        applied: lock_use.applied,
         now,
     })
 }
@@ -189,7 +189,7 @@ async fn find_place(
         .iter()
         .find(|row| row.pull == to && row.key() == lock.key);
     let Some(waiter) = wanted.cloned() else {
-        return Ok(Err(KeptReason::NotInLine(to)));
+        return Ok(Err(KeptReason::NotQueued(to)));
     };
     let mut lines = lines_of(&change.locks(&lock.key.repo).await?, &waiters);
     lines.held.retain(|(key, _)| *key != lock.key);
@@ -206,11 +206,11 @@ async fn find_place(
 
 impl HandOver {
     /// Returns why the state of the lock forbids the request.
-    fn forbidden(&self, standing: &LockUse) -> Option<KeptReason> {
-        if self.force && !standing.applying {
+    fn forbidden(&self, lock_use: &LockUse) -> Option<KeptReason> {
+        if self.force && !lock_use.applying {
             return self.reason.is_none().then_some(KeptReason::ReasonWanted);
         }
-        KeptReason::of(standing)
+        KeptReason::of(lock_use)
     }
 
     /// Kind of the event: handing a lock over takes it from its pull, and so does force. A release does not.
@@ -224,7 +224,7 @@ impl HandOver {
 
     /// Cause for the audit log, such as `released by force: the outage first`.
     fn cause(&self) -> Cause {
-        let deed = self.to.map_or("released".to_owned(), |to| {
+        let action = self.to.map_or("released".to_owned(), |to| {
             format!("handed over to pull request {to}")
         });
         let force = if self.force { " by force" } else { "" };
@@ -233,7 +233,7 @@ impl HandOver {
             .as_ref()
             .map(|reason| format!(": {}", reason.as_str()))
             .unwrap_or_default();
-        Cause::new(self.actor.clone(), format!("{deed}{force}{reason}"))
+        Cause::new(self.actor.clone(), format!("{action}{force}{reason}"))
             .from_address(self.remote.clone())
     }
 
@@ -245,7 +245,7 @@ impl HandOver {
     }
 
     /// Text for the pull that is next in the queue, after the number of the pull that had the lock.
-    fn aside(&self) -> String {
+    fn clause(&self) -> String {
         let verb = if self.force { "took away" } else { "released" };
         format!(
             ", whose lock {} {verb}{}",
@@ -314,7 +314,7 @@ mod tests {
             actor: Actor::new("olga", Origin::Page),
             remote: None,
         };
-        let verdicts = |giving: &HandOver| all.map(|standing| giving.forbidden(standing));
+        let verdicts = |giving: &HandOver| all.map(|lock_use| giving.forbidden(lock_use));
         let busy = Some(KeptReason::ApplyRunning);
         assert_eq!(
             verdicts(&giving(false, "")),
@@ -335,6 +335,6 @@ mod tests {
             verdicts(&giving(true, "outage")),
             [None, busy, None, None, None]
         );
-        assert!(all.iter().filter(|standing| standing.is_idle()).count() == 1);
+        assert!(all.iter().filter(|lock_use| lock_use.is_idle()).count() == 1);
     }
 }

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Deed {
+    enum LineAction {
         Want {
             pull: i64,
             dirs: Vec<u8>,
@@ -325,18 +325,18 @@ mod tests {
         },
     }
 
-    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    fn actions() -> impl Strategy<Value = Vec<LineAction>> {
         let want = (
             1..6_i64,
             prop::collection::vec(0..4_u8, 1..4),
             any::<bool>(),
         )
-            .prop_map(|(pull, dirs, project)| Deed::Want {
+            .prop_map(|(pull, dirs, project)| LineAction::Want {
                 pull,
                 dirs,
                 project,
             });
-        let close = (1..6_i64).prop_map(|pull| Deed::Close { pull });
+        let close = (1..6_i64).prop_map(|pull| LineAction::Close { pull });
         prop::collection::vec(prop_oneof![4 => want, 1 => close], 1..60)
     }
 
@@ -387,17 +387,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_waits_for_ever(deeds in deeds(), applied in 0..5_u8) {
+        fn nobody_waits_for_ever(actions in actions(), applied in 0..5_u8) {
             let mut lines = LockQueues::default();
-            for deed in deeds {
-                match deed {
-                    Deed::Want { pull, dirs, project } => {
+            for action in actions {
+                match action {
+                    LineAction::Want { pull, dirs, project } => {
                         let mut wanted: Vec<LockKey> = dirs.iter().map(|dir| lock(*dir, pull, project)).collect();
                         wanted.sort();
                         wanted.dedup();
                         want(&mut lines, Subject::pull(pull), wanted, applied);
                     }
-                    Deed::Close { pull } => close(&mut lines, Subject::pull(pull)),
+                    LineAction::Close { pull } => close(&mut lines, Subject::pull(pull)),
                 }
                 prop_assert!(!lines.has_circle(), "{lines:?}");
                 for place in 0..lines.waiting.len() {

@@ -33,7 +33,7 @@ pub enum TakeOutcome {
     /// The pull holds the lock.
     Held(Lock),
     /// Another pull holds the lock, and this one is queued.
-    InLine {
+    Queued {
         /// Lock of the other pull.
         holder: Lock,
         /// Place in the queue, from 1.
@@ -78,14 +78,14 @@ fn to_json(asks: &[QueuedPlan]) -> String {
     serde_json::to_string(asks).expect("an ask consists of texts")
 }
 
-/// Takes every free lock, and queues the pull for the rest if `in_line`.
+/// Takes every free lock, and queues the pull for the rest if `may_queue`.
 pub async fn take_all(
     store: &Store,
     pull: &PullRef,
     pull_url: &str,
     requests: &[LockRequest],
     cause: &Cause,
-    in_line: bool,
+    may_queue: bool,
 ) -> Result<TakeAll> {
     let mut all = TakeAll::default();
     let mut missing = Vec::new();
@@ -110,7 +110,7 @@ pub async fn take_all(
         };
         all.took.insert(request.ask.project.clone(), took);
     }
-    if in_line && !missing.is_empty() {
+    if may_queue && !missing.is_empty() {
         line_up(store, pull, pull_url, &missing, cause, &mut all).await?;
     }
     Ok(all)
@@ -305,7 +305,7 @@ fn tell_places(
         let key = match took {
             TakeOutcome::Held(lock) if given.contains(&lock.key) => lock.key.clone(),
             TakeOutcome::Held(_) | TakeOutcome::PullClosed => continue,
-            TakeOutcome::InLine { .. } | TakeOutcome::Refused { .. } => keys[project].clone(),
+            TakeOutcome::Queued { .. } | TakeOutcome::Refused { .. } => keys[project].clone(),
         };
         let excludes = |lock: &&Lock| {
             lock.pull != *pull && (lock.key.covers(project) || key.covers(&lock.project))
@@ -318,7 +318,7 @@ fn tell_places(
                 holder,
                 why: NotQueued::Circle((*circle).clone()),
             },
-            None => TakeOutcome::InLine {
+            None => TakeOutcome::Queued {
                 holder,
                 place: lines.place(&key, pull.subject),
             },

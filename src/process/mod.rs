@@ -9,12 +9,12 @@
 //!   dropping the future kills it.
 //! - [`Cmd::dialogue`] is for a program that answers many requests, one after the other. It ends in the same way.
 //! - [`Cmd::supervised`] is for runs. Lines go to a channel, and a small supervisor stands between server and program
-//!   (`lockkeeper supervise`, see [`supervise`]). It holds one end of a pipe, the *leash*.
+//!   (`lockkeeper supervise`, see [`supervise`]). It holds one end of a pipe, the *lifeline*.
 //!
 //! Invariants of a supervised run:
-//! - *One way to stop.* Cancel, deadline, shutdown, a dropped future and a killed server all close the leash. The
+//! - *One way to stop.* Cancel, deadline, shutdown, a dropped future and a killed server all close the lifeline. The
 //!   supervisor then sends SIGINT to the program's group and, after the grace period, SIGKILL.
-//! - *No run without a right to run.* Where other servers may take work over, the leash carries renewals. Without a
+//! - *No run without a right to run.* Where other servers may take work over, the lifeline carries renewals. Without a
 //!   renewal for the length of a lease, the supervisor stops the program on its own, even if the server is paused
 //!   ([`LeaseHeartbeat`]).
 //! - *Nobody stays behind.* When the supervisor ends, every descendant of the program is dead.
@@ -32,13 +32,13 @@ mod cmd;
 mod dialogue;
 mod disk;
 mod group;
+mod heartbeat;
 mod hold;
 mod inherit;
 mod ipc;
 mod limits;
 mod lines;
 mod output;
-mod pulse;
 mod run;
 pub mod runs;
 mod sandbox;
@@ -55,11 +55,11 @@ use std::time::Duration;
 pub use cmd::Cmd;
 pub use dialogue::Dialogue;
 pub use disk::DiskSpace;
+pub use heartbeat::{LeaseHeartbeat, RenewalTime};
 pub use hold::{FileHold, HoldError};
 pub use inherit::reserve_secret_fd;
 pub use limits::{ReachedLimit, RunLimits};
 pub use output::{CallOutput, Captured};
-pub use pulse::{LeaseHeartbeat, RenewalTime};
 pub use run::{MAX_LINE, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
 pub use runs::RunMembership;
 pub use sandbox::{Kernel, Mechanism, Sandbox, is_within};

@@ -85,7 +85,7 @@ pub struct Supervisor {
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
     /// Right of the server to let the program run.
-    pub pulse: LeaseHeartbeat,
+    pub heartbeat: LeaseHeartbeat,
 }
 
 /// Command that will run under a supervisor.
@@ -136,7 +136,7 @@ impl Supervised {
 
     /// Runs the command to its end. Lines of one stream arrive in order. A slow receiver slows the program down, a
     /// dropped receiver does not. After the cap of the command, one [`OutputStream::Notice`] is sent, and the rest is read
-    /// and discarded. Dropping the future closes the leash: the program then ends in the same graceful way,
+    /// and discarded. Dropping the future closes the lifeline: the program then ends in the same graceful way,
     /// unobserved.
     pub async fn run(
         &self,
@@ -146,7 +146,7 @@ impl Supervised {
         let started = Instant::now();
         // This is the last check before the program starts: the server may have been paused since it got the right to
         // start it.
-        if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
+        if cancel.is_cancelled() || !self.supervisor.heartbeat.is_alive() {
             return Ok(RunExit {
                 code: None,
                 signal: None,
@@ -155,7 +155,7 @@ impl Supervised {
             });
         }
         let (mut child, _teller) = self.start()?;
-        let (leash, stdout, stderr) = pipes(&mut child);
+        let (lifeline, stdout, stderr) = pipes(&mut child);
         let sink = Sink {
             lines,
             cap: self.cmd.cap,
@@ -170,7 +170,7 @@ impl Supervised {
         };
         let pumps = async { tokio::try_join!(out, sink.pump(stderr, OutputStream::Err)) };
         let pumps = async { pumps.await.map_err(|source| self.lost(source)) };
-        let ((status, how), _) = tokio::try_join!(self.follow(child, leash, cancel), pumps)?;
+        let ((status, how), _) = tokio::try_join!(self.follow(child, lifeline, cancel), pumps)?;
         Ok(RunExit::new(status, how, started.elapsed()))
     }
 
@@ -187,7 +187,7 @@ impl Supervised {
         if let Some(file) = &self.hold {
             command.arg("--hold").arg(file);
         }
-        if let Some(seconds) = self.supervisor.pulse.seconds_left() {
+        if let Some(seconds) = self.supervisor.heartbeat.seconds_left() {
             command.arg("--lease").arg(seconds.to_string());
         }
         if let Some(sandbox) = &self.cmd.sandbox {
@@ -222,7 +222,7 @@ impl Supervised {
     async fn follow(
         &self,
         mut child: Child,
-        mut leash: ChildStdin,
+        mut lifeline: ChildStdin,
         cancel: &CancellationToken,
     ) -> Result<(ExitStatus, Ended), ProcessError> {
         let pid = child.id().unwrap_or_default();
@@ -234,9 +234,9 @@ impl Supervised {
             }
             () = cancel.cancelled() => Ended::Cancelled,
             () = sleep(self.cmd.deadline) => Ended::TimedOut,
-            () = self.pass_on_renewals(&mut leash) => Ended::Cancelled,
+            () = self.pass_on_renewals(&mut lifeline) => Ended::Cancelled,
         };
-        drop(leash);
+        drop(lifeline);
         match timeout(self.supervisor.grace.saturating_add(MARGIN), child.wait()).await {
             Ok(status) => {
                 runs::ended(pid);
@@ -252,21 +252,21 @@ impl Supervised {
     }
 
     /// Passes renewals to the supervisor until the last one has expired.
-    async fn pass_on_renewals(&self, leash: &mut ChildStdin) {
-        let pulse = &self.supervisor.pulse;
-        let mut beats = pulse.listen();
+    async fn pass_on_renewals(&self, lifeline: &mut ChildStdin) {
+        let heartbeat = &self.supervisor.heartbeat;
+        let mut beats = heartbeat.listen();
         let beating = async {
             while beats.changed().await.is_ok() {
                 // A supervisor that no longer reads has ended.
-                if let Some(seconds) = pulse.seconds_left() {
-                    leash.write_all(&[seconds]).await.ok();
+                if let Some(seconds) = heartbeat.seconds_left() {
+                    lifeline.write_all(&[seconds]).await.ok();
                 }
             }
             std::future::pending::<()>().await;
         };
         tokio::select! {
             () = beating => {}
-            () = pulse.ran_out() => {}
+            () = heartbeat.ran_out() => {}
         }
     }
 
@@ -280,9 +280,9 @@ impl Supervised {
 
 /// Takes the pipes of a child. Standard output is missing if it goes into a file.
 fn pipes(child: &mut Child) -> (ChildStdin, Option<ChildStdout>, ChildStderr) {
-    let leash = child.stdin.take().expect("standard input is piped");
+    let lifeline = child.stdin.take().expect("standard input is piped");
     let stderr = child.stderr.take().expect("standard error is piped");
-    (leash, child.stdout.take(), stderr)
+    (lifeline, child.stdout.take(), stderr)
 }
 
 /// Creates a new private file. An earlier program of the run may have put a link in its place: the link is removed,

@@ -1,12 +1,12 @@
 //! Supervises one program from a process of its own: `lockkeeper supervise`.
 //!
-//! Standard input is the leash: its end means that the server wants the program to stop, or is dead. With a lease,
-//! each byte on the leash gives the number of seconds for which the program may go on from now. When they are over,
+//! Standard input is the lifeline: its end means that the server wants the program to stop, or is dead. With a lease,
+//! each byte on the lifeline gives the number of seconds for which the program may go on from now. When they are over,
 //! the server has lost the right to let it run, because it is paused or cut off. That ends the program as well.
 //! Races, by name, and the decision on each:
 //! - *Late start*: the server dies before the program was started, and its successor already works on the files. The
-//!   hold is taken first, and the leash is checked after that. A successor holds the file exclusively only after the
-//!   old server has died. So either the hold is refused, or the leash is found closed.
+//!   hold is taken first, and the lifeline is checked after that. A successor holds the file exclusively only after the
+//!   old server has died. So either the hold is refused, or the lifeline is found closed.
 //! - *Reused number*: a signal for a group that has ended reaches a foreign process. Signals are sent under a mutex
 //!   that also guards the flag `over`, and the flag is set before the last member is waited for.
 //! - *Impatient end*: a shell dies of SIGINT at once while the Terraform below it is still saving its state. After an
@@ -49,7 +49,7 @@ const START: Duration = Duration::from_millis(1);
 /// Amount by which the niceness of a run is above that of the server: on a busy processor, the server gets about three times the
 /// time of a run.
 const NICENESS: i32 = 5;
-/// Exit code when the leash was closed before the program was started: the code of a program that SIGINT ended.
+/// Exit code when the lifeline was closed before the program was started: the code of a program that SIGINT ended.
 const NOT_STARTED: u8 = 130;
 
 /// Program to run, and the rules for ending it.
@@ -112,14 +112,14 @@ pub fn supervise(order: &SupervisedProgram) -> Result<u8, SuperviseError> {
     leave_terminal().map_err(os("leave the terminal"))?;
     give_way();
     let hold = order.hold.as_deref().map(HoldShare::take).transpose()?;
-    if leash_is_gone().map_err(os("check standard input"))? {
+    if lifeline_is_gone().map_err(os("check standard input"))? {
         return Ok(NOT_STARTED);
     }
     set_child_subreaper(true).map_err(os("adopt orphans"))?;
     let group = Arc::new(ProcessGroup::default());
     // Threads are started before the program: the program's limits apply to this process too, and must not prevent a
     // thread.
-    watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
+    watch_lifeline(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
     let run = SupervisedRun {
         group: Arc::clone(&group),
         grace: order.grace,
@@ -183,12 +183,12 @@ fn duplicate(fd: impl AsFd) -> io::Result<File> {
     fd.as_fd().try_clone_to_owned().map(File::from)
 }
 
-fn leash_is_gone() -> io::Result<bool> {
-    let mut leash = duplicate(io::stdin())?;
-    let flags = OFlag::from_bits_retain(fcntl(&leash, FcntlArg::F_GETFL)?);
-    fcntl(&leash, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    let read = leash.read(&mut [0]);
-    fcntl(&leash, FcntlArg::F_SETFL(flags))?;
+fn lifeline_is_gone() -> io::Result<bool> {
+    let mut lifeline = duplicate(io::stdin())?;
+    let flags = OFlag::from_bits_retain(fcntl(&lifeline, FcntlArg::F_GETFL)?);
+    fcntl(&lifeline, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    let read = lifeline.read(&mut [0]);
+    fcntl(&lifeline, FcntlArg::F_SETFL(flags))?;
     match read {
         Ok(n) => Ok(n == 0),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -410,13 +410,13 @@ impl together::EndRun for SupervisedRun {
     }
 }
 
-fn watch_leash(
+fn watch_lifeline(
     group: Arc<ProcessGroup>,
     grace: Duration,
     lease: Option<Duration>,
 ) -> io::Result<()> {
     let (renewals, heard) = mpsc::channel();
-    thread::Builder::new().spawn(move || read_leash(&renewals))?;
+    thread::Builder::new().spawn(move || read_lifeline(&renewals))?;
     thread::Builder::new().spawn(move || {
         wait_for_the_end(&heard, lease);
         group.interrupt();
@@ -426,9 +426,9 @@ fn watch_leash(
     Ok(())
 }
 
-/// Passes renewals on until the leash ends. An error ends the leash as well: stopping is better than running
+/// Passes renewals on until the lifeline ends. An error ends the lifeline as well: stopping is better than running
 /// unwatched.
-fn read_leash(renewals: &mpsc::Sender<Duration>) {
+fn read_lifeline(renewals: &mpsc::Sender<Duration>) {
     let mut seconds = [0];
     loop {
         match io::stdin().read(&mut seconds) {
@@ -442,7 +442,7 @@ fn read_leash(renewals: &mpsc::Sender<Duration>) {
     }
 }
 
-/// Waits until the leash ends or the lease expires.
+/// Waits until the lifeline ends or the lease expires.
 fn wait_for_the_end(renewals: &mpsc::Receiver<Duration>, mut lease: Option<Duration>) {
     loop {
         let renewed = match lease {

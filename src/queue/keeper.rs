@@ -17,7 +17,7 @@ pub struct LeaseKeeper {
     clock: Arc<dyn Clock>,
     replica: ReplicaId,
     running: Running,
-    pulse: LeaseHeartbeat,
+    heartbeat: LeaseHeartbeat,
     closing: CancellationToken,
 }
 
@@ -28,7 +28,7 @@ impl LeaseKeeper {
         clock: Arc<dyn Clock>,
         replica: ReplicaId,
         running: Running,
-        pulse: LeaseHeartbeat,
+        heartbeat: LeaseHeartbeat,
         closing: CancellationToken,
     ) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl LeaseKeeper {
             clock,
             replica,
             running,
-            pulse,
+            heartbeat,
             closing,
         }
     }
@@ -44,10 +44,10 @@ impl LeaseKeeper {
     /// Renews the lease of every running job, and tells work to stop if its lease is gone.
     ///
     /// The list of running jobs is taken *before* the renewal. A job claimed in between has a new lease anyway, and a
-    /// job finished in between needs no stop. The pulse counts from before the renewal, too, so that it never
+    /// job finished in between needs no stop. The heartbeat counts from before the renewal, too, so that it never
     /// outlasts the lease.
     pub async fn tick(&self) -> Result<(), sqlx::Error> {
-        let (running, beat) = (self.running.list(), self.pulse.prepare());
+        let (running, beat) = (self.running.list(), self.heartbeat.prepare());
         let presence = if self.closing.is_cancelled() {
             Presence::Stopping
         } else {
@@ -62,7 +62,7 @@ impl LeaseKeeper {
             warn!(job.id = %job, "Another replica took over the job; it is stopped on this server");
             self.running.cancel(job);
         }
-        self.pulse.beat(beat);
+        self.heartbeat.beat(beat);
         Ok(())
     }
 
@@ -70,13 +70,13 @@ impl LeaseKeeper {
     /// taken it over. The database is out of reach then, or this server was paused. Never returns.
     pub async fn watch(&self) {
         loop {
-            self.pulse.ran_out().await;
+            self.heartbeat.ran_out().await;
             warn!(
                 jobs = self.running.count(),
                 "Could not renew the leases in time; all work on this server is stopped"
             );
             self.running.cancel_all();
-            self.pulse.came_back().await;
+            self.heartbeat.came_back().await;
         }
     }
 
@@ -98,13 +98,13 @@ impl LeaseKeeper {
 pub async fn requeue_orphans(
     store: &Store,
     clock: &dyn Clock,
-    nudge: &WakeUp,
+    wake_up: &WakeUp,
 ) -> Result<u64, sqlx::Error> {
     let orphans = store.job_requeue_orphans(clock.now()).await?;
     store.replica_end_leases().await?;
     if orphans > 0 {
         info!(orphans, "Queued jobs of stopped servers again");
-        nudge.nudge();
+        wake_up.send();
     }
     Ok(orphans)
 }

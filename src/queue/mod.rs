@@ -11,15 +11,15 @@
 
 mod job;
 mod keeper;
-mod nudge;
 mod pool;
 mod processor;
+mod wake_up;
 mod worker;
 
 pub use job::{Job, JobError, TooManyInterruptions, backoff};
 pub use keeper::{LeaseKeeper, requeue_orphans};
-pub use nudge::{WakeUp, WakeUps};
 pub use pool::{RunPermit, RunPool};
+pub use wake_up::{WakeUp, WakeUps};
 pub use worker::{Kinds, NextJob, Runner, Running, RunningJob, Tick, Worker};
 
 use std::time::Duration;

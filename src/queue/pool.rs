@@ -48,7 +48,7 @@ struct PoolInner {
 #[derive(Debug)]
 pub struct RunPermit {
     pool: RunPool,
-    ticket: ApplicantNumber,
+    applicant: ApplicantNumber,
 }
 
 impl RunPool {
@@ -73,15 +73,15 @@ impl RunPool {
         let (call, called) = oneshot::channel();
         let place = {
             let mut inner = self.inner();
-            let ticket = inner.row.enter(kind, pull);
-            inner.calls.insert(ticket, call);
+            let applicant = inner.row.enter(kind, pull);
+            inner.calls.insert(applicant, call);
             inner.call_up();
             if !inner.row.waiting.is_empty() && !std::mem::replace(&mut inner.is_watched, true) {
                 tokio::spawn(watch_processor(Arc::downgrade(&self.0)));
             }
             RunPermit {
                 pool: self.clone(),
-                ticket,
+                applicant,
             }
         };
         // The sender is dropped only with the permit.
@@ -128,8 +128,8 @@ impl PoolInner {
     }
 
     fn call_up(&mut self) {
-        while let Some(ticket) = self.row.serve() {
-            if let Some(call) = self.calls.remove(&ticket) {
+        while let Some(applicant) = self.row.serve() {
+            if let Some(call) = self.calls.remove(&applicant) {
                 // A receiver that does not listen any more is about to release its permit.
                 call.send(()).ok();
             }
@@ -140,8 +140,8 @@ impl PoolInner {
 impl Drop for RunPermit {
     fn drop(&mut self) {
         let mut inner = self.pool.inner();
-        inner.calls.remove(&self.ticket);
-        inner.row.leave(self.ticket);
+        inner.calls.remove(&self.applicant);
+        inner.row.leave(self.applicant);
         inner.call_up();
     }
 }
@@ -166,7 +166,7 @@ struct ServiceOrder {
     /// True for a plan.
     can_wait: bool,
     round: u64,
-    ticket: ApplicantNumber,
+    applicant: ApplicantNumber,
 }
 
 /// Queue of applicants and holders of permits: the rules, without time and tasks.
@@ -217,16 +217,16 @@ impl PoolQueue {
         let last = before.map(|(turn, _)| turn.round).max();
         let served = self.served[usize::from(can_wait)];
         let round = last.unwrap_or(0).max(served) + 1;
-        let ticket = ApplicantNumber(self.next);
+        let applicant = ApplicantNumber(self.next);
         self.next += 1;
         let turn = ServiceOrder {
             can_wait,
             round,
-            ticket,
+            applicant,
         };
         self.waiting.insert(turn, pull.clone());
-        self.turns.insert(ticket, turn);
-        ticket
+        self.turns.insert(applicant, turn);
+        applicant
     }
 
     /// Grants the next applicant a permit, if one is free and somebody may have it.
@@ -248,11 +248,11 @@ impl PoolQueue {
         let served = &mut self.served[usize::from(turn.can_wait)];
         *served = (*served).max(turn.round);
         self.waiting.remove(&turn);
-        self.turns.remove(&turn.ticket);
+        self.turns.remove(&turn.applicant);
         *self.of_repo.entry(pull.repo.clone()).or_default() += 1;
         *self.of_pull.entry(pull.clone()).or_default() += 1;
-        self.placed.insert(turn.ticket, pull);
-        Some(turn.ticket)
+        self.placed.insert(turn.applicant, pull);
+        Some(turn.applicant)
     }
 
     fn has_its_share(&self, pull: &PullRef) -> bool {
@@ -262,11 +262,11 @@ impl PoolQueue {
     }
 
     /// Removes an applicant that stopped waiting or releases its permit.
-    fn leave(&mut self, ticket: ApplicantNumber) {
-        if let Some(turn) = self.turns.remove(&ticket) {
+    fn leave(&mut self, applicant: ApplicantNumber) {
+        if let Some(turn) = self.turns.remove(&applicant) {
             self.waiting.remove(&turn);
         }
-        let Some(pull) = self.placed.remove(&ticket) else {
+        let Some(pull) = self.placed.remove(&applicant) else {
             return;
         };
         subtract(&mut self.of_repo, &pull.repo);
@@ -304,9 +304,9 @@ mod tests {
     fn served(row: &mut PoolQueue, count: usize) -> Vec<ApplicantNumber> {
         let mut order = Vec::new();
         for _ in 0..count {
-            let Some(ticket) = row.serve() else { break };
-            row.leave(ticket);
-            order.push(ticket);
+            let Some(applicant) = row.serve() else { break };
+            row.leave(applicant);
+            order.push(applicant);
         }
         order
     }
@@ -321,7 +321,7 @@ mod tests {
         let small = row.enter(RunKind::Plan, &pull(1, 2));
         let position = served(&mut row, 400)
             .iter()
-            .position(|ticket| *ticket == small);
+            .position(|applicant| *applicant == small);
         assert!(position.unwrap() <= 1, "{position:?}");
     }
 
@@ -338,7 +338,7 @@ mod tests {
             order.extend(served(&mut row, 1));
         }
         assert!(
-            many[..2].iter().all(|ticket| order.contains(ticket)),
+            many[..2].iter().all(|applicant| order.contains(applicant)),
             "{order:?}"
         );
     }
@@ -397,8 +397,8 @@ mod tests {
         assert_eq!((all.len(), row.largest_share()), (15, 15));
         row.per_pull = share(row.per_pull, row.largest_share(), true, 4);
         assert_eq!(row.per_pull, 7);
-        for ticket in &all[..8] {
-            row.leave(*ticket);
+        for applicant in &all[..8] {
+            row.leave(*applicant);
         }
         assert_eq!((row.largest_share(), row.serve()), (7, None));
         let small = row.enter(RunKind::Plan, &pull(1, 2));
@@ -455,9 +455,9 @@ mod tests {
                         present.insert(row.enter(kind, &pull(repo, number)), pull(repo, number).repo);
                     }
                     Move::Leave(n) => {
-                        let Some(ticket) = present.keys().nth(n % present.len().max(1)).copied() else { continue };
-                        present.remove(&ticket);
-                        row.leave(ticket);
+                        let Some(applicant) = present.keys().nth(n % present.len().max(1)).copied() else { continue };
+                        present.remove(&applicant);
+                        row.leave(applicant);
                     }
                 }
                 while row.serve().is_some() {}

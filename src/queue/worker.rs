@@ -48,21 +48,21 @@ pub trait Runner: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Running {
     jobs: Arc<Mutex<HashMap<JobId, CancellationToken>>>,
-    pulse: LeaseHeartbeat,
+    heartbeat: LeaseHeartbeat,
 }
 
 impl Running {
-    /// Creates an empty list for a replica that may run jobs while the pulse is alive.
-    pub fn new(pulse: LeaseHeartbeat) -> Self {
+    /// Creates an empty list for a replica that may run jobs while the heartbeat is alive.
+    pub fn new(heartbeat: LeaseHeartbeat) -> Self {
         Self {
             jobs: Arc::default(),
-            pulse,
+            heartbeat,
         }
     }
 
     /// Returns true if this replica may begin a job. A replica that could not renew its leases for too long may not.
     fn may_begin(&self) -> bool {
-        self.pulse.is_alive()
+        self.heartbeat.is_alive()
     }
 
     /// Tells every job to stop.
@@ -168,7 +168,7 @@ pub struct Worker<R> {
     most_of_a_share: i64,
     least_priority: i64,
     running: Running,
-    nudge: WakeUp,
+    wake_up: WakeUp,
 }
 
 impl<R: Runner> Worker<R> {
@@ -180,7 +180,7 @@ impl<R: Runner> Worker<R> {
         holder: String,
         kinds: Kinds,
         running: Running,
-        nudge: WakeUp,
+        wake_up: WakeUp,
     ) -> Self {
         Self {
             store,
@@ -191,7 +191,7 @@ impl<R: Runner> Worker<R> {
             most_of_a_share: i64::MAX,
             least_priority: i64::MIN,
             running,
-            nudge,
+            wake_up,
         }
     }
 
@@ -255,7 +255,7 @@ impl<R: Runner> Worker<R> {
         let span =
             info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
         let next = self.work(lease, next).instrument(span).await?;
-        self.nudge.nudge();
+        self.wake_up.send();
         Ok(next)
     }
 

@@ -12,7 +12,7 @@ use crate::model::{CommandId, CommandKind, Origin, PullRef};
 
 /// Selection of commands to cancel.
 #[derive(Clone, Copy, Debug)]
-pub enum CancelWhat<'a> {
+pub enum CancelTarget<'a> {
     /// All commands of a pull.
     OfPull(&'a PullRef),
     /// One command, by identifier.
@@ -105,13 +105,13 @@ impl Store {
     /// are written in the same transaction.
     pub async fn command_cancel(
         &self,
-        what: CancelWhat<'_>,
+        target: CancelTarget<'_>,
         why: &str,
         force: bool,
         ends: impl FnOnce(&Cancelled) -> Vec<FinishedCommand>,
     ) -> Result<Cancelled> {
         let mut tx = self.begin().await?;
-        let cancelled = sorted_in_tx(&mut tx, what, force).await?;
+        let cancelled = sorted_in_tx(&mut tx, target, force).await?;
         interrupt_in_tx(&mut tx, &cancelled.interrupted, why).await?;
         for end in ends(&cancelled) {
             self.command_finish_in_tx(&mut tx, &end).await?;
@@ -124,7 +124,7 @@ impl Store {
     /// with `force`.
     pub async fn command_stop(&self, id: CommandId, why: &str, force: bool) -> Result<Cancelled> {
         let mut tx = self.begin().await?;
-        let mut cancelled = sorted_in_tx(&mut tx, CancelWhat::One(id), force).await?;
+        let mut cancelled = sorted_in_tx(&mut tx, CancelTarget::One(id), force).await?;
         let waiting = std::mem::take(&mut cancelled.dropped);
         cancelled.interrupted.extend(waiting);
         interrupt_in_tx(&mut tx, &cancelled.interrupted, why).await?;
@@ -133,9 +133,9 @@ impl Store {
 }
 
 /// Sorts the unfinished commands into those to drop, to interrupt and to spare.
-async fn sorted_in_tx(tx: &mut Tx, what: CancelWhat<'_>, force: bool) -> Result<Cancelled> {
+async fn sorted_in_tx(tx: &mut Tx, target: CancelTarget<'_>, force: bool) -> Result<Cancelled> {
     let mut cancelled = Cancelled::default();
-    for row in unfinished_in_tx(tx, what).await? {
+    for row in unfinished_in_tx(tx, target).await? {
         let replaced = on_tx!(tx, db => sqlx::query_as::<_, (CommandKind, Origin)>(REPLACED)
             .bind(row.id).fetch_all(db))?;
         cancelled.add(row, InheritedDuties::of(&replaced), force);
@@ -162,10 +162,10 @@ async fn interrupt_in_tx(tx: &mut Tx, commands: &[CommandRow], why: &str) -> Res
 
 /// Returns unfinished commands and locks their rows, so that nobody begins or ends them until the transaction is
 /// over.
-async fn unfinished_in_tx(tx: &mut Tx, what: CancelWhat<'_>) -> Result<Vec<CommandRow>> {
-    let (pull, one) = match what {
-        CancelWhat::OfPull(pull) => (Some(pull), None),
-        CancelWhat::One(id) => (None, Some(id)),
+async fn unfinished_in_tx(tx: &mut Tx, target: CancelTarget<'_>) -> Result<Vec<CommandRow>> {
+    let (pull, one) = match target {
+        CancelTarget::OfPull(pull) => (Some(pull), None),
+        CancelTarget::One(id) => (None, Some(id)),
     };
     let sql = match tx {
         Tx::Sqlite(_) => unfinished_sql!(""),

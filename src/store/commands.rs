@@ -237,7 +237,7 @@ impl Store {
         let id = CommandId::next(&*self.ids);
         let outbox = jobs(id);
         // This time is compared with the time of a plan, which another replica may have made.
-        let created_at = self.skew().await?.of(self.now());
+        let created_at = self.clock_offset().await?.of(self.now());
         let effects = Effects::jobs(&outbox);
         let is_new = insert_command!(execute_change, (self, INSERT, effects), id, new, created_at)?;
         Ok(if is_new {
@@ -269,7 +269,7 @@ impl Store {
         new: &NewCommand,
     ) -> Result<bool> {
         // This time is compared with the time of a plan, which another replica may have made.
-        let created_at = self.skew_in_tx(tx).await?.of(self.now());
+        let created_at = self.clock_offset_in_tx(tx).await?.of(self.now());
         insert_command!(execute, (tx, INSERT[0]), id, new, created_at).map(|rows| rows == 1)
     }
 
@@ -354,7 +354,7 @@ impl Store {
     /// before, and nothing is posted again.
     pub async fn command_finish(&self, end: &FinishedCommand) -> Result<bool> {
         // Approvals are compared with this time, and another replica may have received them.
-        let finished_at = self.skew().await?.of(self.now());
+        let finished_at = self.clock_offset().await?.of(self.now());
         execute_change!(
             self,
             FINISH,
@@ -374,7 +374,7 @@ impl Store {
         end: &FinishedCommand,
     ) -> Result<bool> {
         // Approvals are compared with this time, and another replica may have received them.
-        let finished_at = self.skew_in_tx(tx).await?.of(self.now());
+        let finished_at = self.clock_offset_in_tx(tx).await?.of(self.now());
         let rows = execute!(
             tx,
             FINISH[0],

@@ -189,7 +189,7 @@ impl Store {
         by: &str,
     ) -> Result<()> {
         // The order in which credentials were added must not depend on the clocks of several replicas.
-        let now = kept_time(self.skew_in_tx(tx).await?.of(self.now()));
+        let now = kept_time(self.clock_offset_in_tx(tx).await?.of(self.now()));
         execute!(
             tx,
             "INSERT INTO credentials (id, owner, url, kind, public, key_id, secret, created_by, created_at, updated_at) \

@@ -119,7 +119,7 @@ impl Store {
         };
         let held = on_pool!(self, db => sqlx::query_scalar::<_, i64>(held_sql!(""))
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).fetch_optional(db))?;
-        fence.judge(held.is_some())
+        fence.check(held.is_some())
     }
 
     /// Checks the lease, as the first statement of every writing transaction.
@@ -134,7 +134,7 @@ impl Store {
         };
         let held = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(sql)
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).fetch_optional(db))?;
-        fence.judge(held.is_some())
+        fence.check(held.is_some())
     }
 
     /// Appends the lease to the parameters of a statement that checks it. They are NULL for a store that is not under a
@@ -146,11 +146,11 @@ impl Store {
         add(arguments, fence.map(|fence| fence.attempt))
     }
 
-    /// Judges the result of such a statement.
-    pub(super) fn fence_judge(&self, held: bool) -> Result<()> {
+    /// Checks the result of such a statement.
+    pub(super) fn fence_check(&self, held: bool) -> Result<()> {
         self.fence
             .as_ref()
-            .map_or(Ok(()), |fence| fence.judge(held))
+            .map_or(Ok(()), |fence| fence.check(held))
     }
 
     /// Checks that the lease has not expired, for work that must not begin if another replica could take it over at
@@ -159,15 +159,15 @@ impl Store {
         let Some(fence) = &self.fence else {
             return Ok(());
         };
-        let now = self.skew_in_tx(tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(tx).await?.of(self.now());
         let held = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(held_sql!(" AND lease_until > $4"))
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).bind(now).fetch_optional(db))?;
-        fence.judge(held.is_some())
+        fence.check(held.is_some())
     }
 }
 
 impl LeaseFence {
-    fn judge(&self, held: bool) -> Result<()> {
+    fn check(&self, held: bool) -> Result<()> {
         if held {
             return Ok(());
         }

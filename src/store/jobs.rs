@@ -20,7 +20,7 @@
 //! function of the database claims, which turns off the query plans that read everything (migration 0009). It also
 //! saves the round trips of a transaction.
 //!
-//! Times of leases and waits are those of the judge (`store::time`).
+//! Times of leases and waits are those of the deadline clock (`store::time`).
 //!
 //! Races: two replicas that claim at once are kept apart by the row lock (`SKIP LOCKED` on PostgreSQL, the only
 //! writer on SQLite); the loser takes another lane or nothing. A holder that returns after its lease expired finds
@@ -313,7 +313,7 @@ impl Store {
             return Ok(());
         }
         let offset = if has_time(jobs) {
-            self.skew_in_tx(tx).await?
+            self.clock_offset_in_tx(tx).await?
         } else {
             ClockOffset::NONE
         };
@@ -351,7 +351,7 @@ impl Store {
         offset: ClockOffset,
     ) -> Result<()> {
         let lanes: BTreeSet<&str> = jobs.iter().map(|(_, job)| job.lane.as_str()).collect();
-        let run_after = |job: &NewJob| match (self.judge, job.run_after) {
+        let run_after = |job: &NewJob| match (self.deadline_clock, job.run_after) {
             (DeadlineClock::Database, None) => None,
             (_, at) => Some(offset.of(at.unwrap_or_else(|| self.now()))),
         };
@@ -497,7 +497,7 @@ impl Store {
         let now = self.now();
         // The time that the statement is on its way makes the lease longer for others, never for us.
         let lease_time = (claim.until - now).num_microseconds().unwrap_or(i64::MAX);
-        let present = match self.judge {
+        let present = match self.deadline_clock {
             DeadlineClock::Database => None,
             DeadlineClock::Own => Some(kept_time(now)),
         };
@@ -583,12 +583,12 @@ impl Store {
         error: &str,
     ) -> Result<JobFinish> {
         let mut tx = self.begin_shared().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
         let rows = execute!(
             &mut tx,
             "UPDATE jobs SET state = 'queued', run_after = $1, last_error = $2, lease_holder = NULL, lease_until = NULL \
              WHERE id = $3 AND lease_holder = $4 AND attempt = $5 AND state = 'running'",
-            skew.of(at),
+            offset.of(at),
             free_text(error),
             lease.id,
             &lease.holder,
@@ -603,7 +603,7 @@ impl Store {
     /// next time. So a replica that was paused in the middle of a transaction keeps nobody waiting.
     pub async fn job_requeue_orphans(&self, expired_before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let expired_before = self.skew_in_tx(&mut tx).await?.of(expired_before);
+        let expired_before = self.clock_offset_in_tx(&mut tx).await?.of(expired_before);
         let sql = match tx {
             Tx::Sqlite(_) => requeue_sql!(""),
             Tx::Postgres(_) => requeue_sql!(" FOR UPDATE SKIP LOCKED"),
@@ -652,9 +652,9 @@ impl Store {
     }
 }
 
-/// Renews the leases of the jobs that a holder works on, until a time of the judge. Returns the jobs that it still
-/// holds. A job may be held without being worked on: its claim or its end was committed, but the holder did not get
-/// the answer. The lease of such a job expires.
+/// Renews the leases of the jobs that a holder works on, until a time of the deadline clock. Returns the jobs that it
+/// still holds. A job may be held without being worked on: its claim or its end was committed, but the holder did not
+/// get the answer. The lease of such a job expires.
 pub(super) async fn job_renew_in_tx(
     tx: &mut Tx,
     holder: &str,

@@ -4,7 +4,7 @@
 //! (`{replica}/…`) loses its leases as soon as that replica has ended. The same applies if nobody heard of the
 //! replica for as long as its own lease lasts. The statement that takes a lease decides whether it is free.
 //!
-//! Times are those of the judge (see `store::time`).
+//! Times are those of the deadline clock (see `store::time`).
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -208,10 +208,10 @@ impl Store {
     /// Takes a lease that is free, has ended, or has a holder that is gone. One statement decides.
     pub async fn lease_take(&self, new: NewLease<'_>) -> Result<TakeLease> {
         let mut tx = self.begin().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
         let taken = on_tx!(&mut tx, db => sqlx::query_as::<_, Lease>(TAKE)
-            .bind(skew.of(self.now())).bind(&new.hold.key).bind(&new.hold.holder).bind(free_text(new.purpose))
-            .bind(skew.of(new.until)).fetch_optional(db))?;
+            .bind(offset.of(self.now())).bind(&new.hold.key).bind(&new.hold.holder).bind(free_text(new.purpose))
+            .bind(offset.of(new.until)).fetch_optional(db))?;
         let outcome = match taken {
             Some(lease) => TakeLease::Taken(lease),
             // The statement has locked the conflicting row, so it still exists.
@@ -226,12 +226,12 @@ impl Store {
     /// released it by hand.
     pub async fn lease_renew(&self, hold: &LeaseHold, until: DateTime<Utc>) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
         let rows = execute!(
             &mut tx,
             "UPDATE leases SET until = $1, renewed_at = $2 WHERE key = $3 AND holder = $4 AND revoked_at IS NULL",
-            skew.of(until),
-            skew.of(self.now()),
+            offset.of(until),
+            offset.of(self.now()),
             &hold.key,
             &hold.holder,
         )?;
@@ -257,7 +257,7 @@ impl Store {
 
     /// Lists leases that have not ended, by key. Includes those whose holder is gone and that nobody has taken yet.
     pub async fn lease_list(&self) -> Result<Vec<LeaseRow>> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         let sql = self.either(LIST[0], LIST[1]);
         let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql).bind(now)
             .bind(i64::from(Self::LEASES_LISTED)).fetch_all(db))?;
@@ -266,7 +266,7 @@ impl Store {
 
     /// Lists leases like [`Self::lease_list`], but only those of the mirrors of these repositories.
     pub async fn lease_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<LeaseRow>> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
         let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql)
             .bind(repos).bind(now).bind(i64::from(Self::LEASES_LISTED)).fetch_all(db))?;
@@ -284,7 +284,7 @@ impl Store {
         cause: &Cause,
     ) -> Result<FreeLease> {
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         let outcome = free_in_tx(&mut tx, now, key, holder.unwrap_or_default()).await?;
         let events = match &outcome {
             FreeLease::Freed(lease) | FreeLease::Told(lease) => {

@@ -32,7 +32,7 @@ pub(crate) struct LockChange<'a> {
     turns: Vec<PullRef>,
     outbox: Vec<NewJob>,
     /// Clause for the next queued pull, added after the number of the pull that had the lock.
-    aside: String,
+    clause: String,
 }
 
 /// Deletes locks, except those under which an apply, an import or a `state rm` is running. The row of the pull must
@@ -101,7 +101,7 @@ impl<'a> LockChange<'a> {
             events: Vec::new(),
             turns: Vec::new(),
             outbox: Vec::new(),
-            aside: String::new(),
+            clause: String::new(),
         }
     }
 
@@ -132,8 +132,8 @@ impl<'a> LockChange<'a> {
     }
 
     /// Sets a clause for the pulls that get a lock released by this change, such as `, whose lock ada released`.
-    pub(crate) fn tell_next(&mut self, aside: String) {
-        self.aside = aside;
+    pub(crate) fn tell_next(&mut self, clause: String) {
+        self.clause = clause;
     }
 
     /// Discards the plans made under a lock. Returns true if any of them could have been applied.
@@ -236,7 +236,7 @@ impl<'a> LockChange<'a> {
                     .subject
                     .called(title_in_tx(&mut self.tx, after).await?.as_deref()),
             };
-            let reason = format!("next in the queue after {after}{}", self.aside);
+            let reason = format!("next in the queue after {after}{}", self.clause);
             self.hand_to(waiter, &reason).await?;
         }
         Ok(())

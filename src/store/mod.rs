@@ -35,7 +35,7 @@ mod lock_event_parts;
 mod lock_event_seal;
 mod lock_events;
 mod lock_names;
-mod lock_standing;
+mod lock_use;
 mod locks;
 mod news;
 mod of_repos;
@@ -72,7 +72,7 @@ use chrono::{DateTime, Utc};
 pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
 pub use applications::Application;
 pub use apply::{ApplyChecks, ApplyGate, ApplyGrant, TeamMember};
-pub use cancel::{CancelWhat, Cancelled};
+pub use cancel::{CancelTarget, Cancelled};
 pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use commands::{
     CommandRow, CommandState, CreateCommand, DueChanges, FinishedCommand, NewCommand, ResultPart,
@@ -130,7 +130,7 @@ pub struct Store {
     pub(crate) pool: DbPool,
     clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    judge: DeadlineClock,
+    deadline_clock: DeadlineClock,
     /// Lease of the job that this store works for, if any. Nothing is written after the lease is lost.
     fence: Option<LeaseFence>,
 }

@@ -123,7 +123,7 @@ impl Store {
         news: Option<News>,
     ) -> Result<bool> {
         let offset = if has_time(jobs) {
-            self.skew().await?
+            self.clock_offset().await?
         } else {
             ClockOffset::NONE
         };
@@ -132,7 +132,7 @@ impl Store {
         self.fence_arguments(&mut arguments)?;
         let (held, changed, _told): (i64, i64, i64) =
             sqlx::query_as_with(sql, arguments).fetch_one(pool).await?;
-        self.fence_judge(held > 0)?;
+        self.fence_check(held > 0)?;
         self.note_end_of_job();
         Ok(changed > 0)
     }

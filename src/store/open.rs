@@ -116,7 +116,7 @@ struct Migrations {
 
 impl Store {
     /// Connects and applies the missing migrations. On a database that several replicas may share, the clock of the
-    /// database judges leases.
+    /// database decides on leases.
     pub async fn open(
         url: &DatabaseUrl,
         clock: Arc<dyn Clock>,
@@ -156,7 +156,7 @@ impl Store {
             pool,
             clock,
             ids,
-            judge: DeadlineClock::Database,
+            deadline_clock: DeadlineClock::Database,
             fence: None,
         })
     }
@@ -186,7 +186,7 @@ impl Store {
             pool,
             clock,
             ids,
-            judge: DeadlineClock::Database,
+            deadline_clock: DeadlineClock::Database,
             fence: None,
         };
         let applied = on_pool!(store, db => sqlx::query_scalar::<_, i64>("SELECT version FROM _sqlx_migrations")

@@ -74,7 +74,7 @@ impl Store {
             return tx.roll_back().await.map(|()| RecordPlan::Overtaken);
         }
         discard_in_tx(&mut tx, &plan.pull, &plan.project).await?;
-        let created_at = self.skew_in_tx(&mut tx).await?.of(plan.created_at);
+        let created_at = self.clock_offset_in_tx(&mut tx).await?.of(plan.created_at);
         insert_in_tx(&mut tx, plan, created_at).await?;
         if let Some(bytes) = file {
             plan_file_put_in_tx(&mut tx, plan.id, bytes).await?;

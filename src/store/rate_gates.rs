@@ -1,5 +1,5 @@
-//! Rate gates of forges, which all servers share. Stored times are those of the judge (see `store::time`). Parameters
-//! and results are times of the caller's own clock.
+//! Rate gates of forges, which all servers share. Stored times are those of the deadline clock (see `store::time`).
+//! Parameters and results are times of the caller's own clock.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ impl Store {
         scope: &RateScope,
         traffic: Traffic,
     ) -> Result<Option<DateTime<Utc>>> {
-        let skew = self.skew().await?;
+        let offset = self.clock_offset().await?;
         let until = on_pool!(self, db => sqlx::query_scalar::<_, DateTime<Utc>>(CLOSED)
-            .bind(&scope.host).bind(&scope.credential).bind(traffic).bind(skew.of(self.now())).fetch_optional(db))?;
-        Ok(until.map(|until| skew.back(until)))
+            .bind(&scope.host).bind(&scope.credential).bind(traffic).bind(offset.of(self.now())).fetch_optional(db))?;
+        Ok(until.map(|until| offset.back(until)))
     }
 
     /// Reserves the next turn of a write, so that writes leave at least `spacing` apart, and returns its time.
@@ -53,8 +53,8 @@ impl Store {
         let next = on_tx!(&mut tx, db => sqlx::query_scalar::<_, Option<DateTime<Utc>>>(sql)
             .bind(&scope.host).bind(&scope.credential).bind(Traffic::Write).fetch_one(db))?;
         // Others may have held the row for a while, so the current time is read only now.
-        let skew = self.skew_in_tx(&mut tx).await?;
-        let now = skew.of(self.now());
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
+        let now = offset.of(self.now());
         let turn = next.unwrap_or(now).clamp(now, now + LONGEST_TURN);
         execute!(
             &mut tx,
@@ -64,7 +64,7 @@ impl Store {
             &scope.credential,
             Traffic::Write,
         )?;
-        tx.commit().await.map(|()| skew.back(turn))
+        tx.commit().await.map(|()| offset.back(turn))
     }
 
     /// Closes a gate until the given time, unless it is closed for longer.
@@ -75,7 +75,7 @@ impl Store {
         until: DateTime<Utc>,
     ) -> Result<()> {
         let mut tx = self.begin_shared().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
         execute!(
             &mut tx,
             "INSERT INTO rate_gates (host, credential, traffic, until) VALUES ($1, $2, $3, $4) \
@@ -84,7 +84,7 @@ impl Store {
             &scope.host,
             &scope.credential,
             traffic,
-            skew.of(until),
+            offset.of(until),
         )?;
         tx.commit().await
     }
@@ -92,7 +92,7 @@ impl Store {
     /// Deletes gates that nobody has used since the given time.
     pub async fn rate_gate_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let before = self.clock_offset_in_tx(&mut tx).await?.of(before);
         let sql = "DELETE FROM rate_gates WHERE COALESCE(until, $1) <= $1 AND COALESCE(next_at, $1) <= $1";
         let rows = execute!(&mut tx, sql, before)?;
         tx.commit().await.map(|()| rows)

@@ -1,4 +1,4 @@
-//! Recent runs of the reconcilers of each server. Times are those of the judge (see `store::time`).
+//! Recent runs of the reconcilers of each server. Times are those of the deadline clock (see `store::time`).
 
 use chrono::{DateTime, Utc};
 
@@ -50,8 +50,8 @@ impl Store {
     /// Stores a run that has just ended.
     pub async fn reconciler_record(&self, run: &ReconcilerRun<'_>) -> Result<()> {
         let mut tx = self.begin().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
-        let now = skew.of(self.now());
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
+        let now = offset.of(self.now());
         let count = |number| i64::try_from(number).unwrap_or(i64::MAX);
         execute!(
             &mut tx,
@@ -65,7 +65,7 @@ impl Store {
              failures = CASE WHEN excluded.failures = 0 THEN 0 ELSE reconcilers.failures + 1 END",
             run.name,
             run.replica,
-            skew.of(run.started_at),
+            offset.of(run.started_at),
             now,
             run.error.is_none().then_some(now),
             count(run.looked_at),

@@ -403,7 +403,7 @@ impl Store {
     async fn rest(&self, rename: &Rename<'_>) -> Result<()> {
         let mut tx = self.begin().await?;
         let until = self
-            .skew_in_tx(&mut tx)
+            .clock_offset_in_tx(&mut tx)
             .await?
             .of(self.now() + WAIT_FOR_REST);
         execute!(

@@ -1,5 +1,6 @@
 //! The servers on this database. Each one announces itself with every renewal of its leases. A server that ends says
-//! so, and one that dies is noticed when its lease has expired. The times are those of the judge (see `store::time`).
+//! so, and one that dies is noticed when its lease has expired. The times are those of the deadline clock (see
+//! `store::time`).
 
 use chrono::{DateTime, Utc};
 
@@ -96,8 +97,8 @@ impl Store {
         until: DateTime<Utc>,
     ) -> Result<Vec<JobId>> {
         let mut tx = self.begin().await?;
-        let skew = self.skew_in_tx(&mut tx).await?;
-        let (now, until) = (skew.of(self.now()), skew.of(until));
+        let offset = self.clock_offset_in_tx(&mut tx).await?;
+        let (now, until) = (offset.of(self.now()), offset.of(until));
         execute!(
             &mut tx,
             "INSERT INTO replicas (name, host, version, address, state, started_at, beat_at, lease_until) \
@@ -119,7 +120,7 @@ impl Store {
     /// requeued jobs.
     pub async fn replica_end(&self, name: &str) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         execute!(
             &mut tx,
             "UPDATE replicas SET state = 'ended', beat_at = $1 WHERE name = $2",
@@ -149,14 +150,14 @@ impl Store {
     /// Deletes leases that have ended, and those of replicas that have ended or are gone.
     pub async fn replica_end_leases(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         let ended = leases_end_in_tx(&mut tx, now).await?;
         tx.commit().await.map(|()| ended)
     }
 
     /// Lists all known replicas, the youngest first.
     pub async fn replica_list(&self) -> Result<Vec<ReplicaRow>> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         let rows = on_pool!(self, db => sqlx::query_as::<_, ReplicaColumns>(
             "SELECT name, host, version, address, state, started_at, beat_at, lease_until FROM replicas \
              ORDER BY started_at DESC, name DESC LIMIT 1000").fetch_all(db))?;
@@ -166,7 +167,7 @@ impl Store {
     /// Deletes replicas whose lease expired before the given time.
     pub async fn replica_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let before = self.clock_offset_in_tx(&mut tx).await?.of(before);
         let rows = execute!(
             &mut tx,
             "DELETE FROM replicas WHERE lease_until < $1",

@@ -24,7 +24,7 @@ pub struct RepositoryEvent {
     pub seq: i64,
     /// Repository and kind of the event.
     pub event: RepositoryNews,
-    /// Time when the event was stored, by the clock of the judge.
+    /// Time when the event was stored, by the deadline clock.
     pub at: DateTime<Utc>,
 }
 
@@ -78,7 +78,7 @@ impl Store {
         }
         announce_in_tx(tx, News::Mirrors).await?;
         append_hold_in_tx(tx).await?;
-        let at = self.skew_in_tx(tx).await?.of(self.now());
+        let at = self.clock_offset_in_tx(tx).await?.of(self.now());
         for news in news {
             execute!(&mut *tx, APPEND, &news.repo, news.kind, at)?;
         }
@@ -96,65 +96,69 @@ impl Store {
     }
 
     /// Returns the position of a data directory.
-    pub async fn repository_event_cursor(&self, home: &DataDirId) -> Result<Option<i64>> {
+    pub async fn repository_event_cursor(&self, data_dir_id: &DataDirId) -> Result<Option<i64>> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT seq FROM repository_event_cursors WHERE replica = $1")
-            .bind(home).fetch_optional(db))
+            .bind(data_dir_id).fetch_optional(db))
     }
 
     /// Creates the cursor of a data directory that is new or was dropped. To make up for the missed events, marks
     /// every known repository for a sync: known by its pulls, by a stored event, or by the mirror of another data
     /// directory. Returns the number of these repositories.
-    pub async fn repository_event_begin(&self, home: &DataDirId) -> Result<u64> {
+    pub async fn repository_event_begin(&self, data_dir_id: &DataDirId) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         // The cursor comes first, so that events during the following steps are processed later.
         let begun = execute!(
             &mut tx,
             "INSERT INTO repository_event_cursors (replica, seq, moved_at) \
              VALUES ($1, COALESCE((SELECT MAX(seq) FROM repository_events), 0), $2) ON CONFLICT (replica) DO NOTHING",
-            home,
+            data_dir_id,
             now,
         )?;
         if begun == 0 {
             return Ok(0);
         }
         let known = on_tx!(&mut tx, db => sqlx::query_scalar::<_, RepoId>(
-            "SELECT repo FROM repository_syncs WHERE replica = $1 ORDER BY repo").bind(home).fetch_all(db))?;
+            "SELECT repo FROM repository_syncs WHERE replica = $1 ORDER BY repo").bind(data_dir_id).fetch_all(db))?;
         for repo in &known {
             let updated = MirrorEvent::Updated { at: self.now() };
             let _changed = self
-                .mirror_change_in_tx(&mut tx, home, repo, &updated)
+                .mirror_change_in_tx(&mut tx, data_dir_id, repo, &updated)
                 .await?;
         }
-        let new = execute!(&mut tx, BEGIN, home, self.now())?;
+        let new = execute!(&mut tx, BEGIN, data_dir_id, self.now())?;
         tx.commit().await.map(|()| known.len() as u64 + new)
     }
 
     /// Processes at most `limit` events. Marking their repositories for a sync and moving the cursor are one
     /// transaction.
-    pub async fn repository_event_walk(&self, home: &DataDirId, limit: i64) -> Result<EventWalk> {
-        let Some(seq) = self.repository_event_cursor(home).await? else {
+    pub async fn repository_event_walk(
+        &self,
+        data_dir_id: &DataDirId,
+        limit: i64,
+    ) -> Result<EventWalk> {
+        let Some(seq) = self.repository_event_cursor(data_dir_id).await? else {
             return Ok(EventWalk::NoCursor);
         };
         let events = self.repository_event_list(seq, limit).await?;
         let Some(last) = events.last().map(|event| event.seq) else {
-            return self.alive(home).await.map(|()| EventWalk::Walked(0));
+            return self.alive(data_dir_id).await.map(|()| EventWalk::Walked(0));
         };
         let mut tx = self.begin().await?;
-        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let now = self.clock_offset_in_tx(&mut tx).await?.of(self.now());
         let moved = execute!(
             &mut tx,
             "UPDATE repository_event_cursors SET seq = $1, moved_at = $2 WHERE replica = $3 AND seq = $4",
             last,
             now,
-            home,
+            data_dir_id,
             seq,
         )?;
         if moved == 0 {
             return Ok(EventWalk::Walked(0));
         }
         for (repo, told) in by_repo(&events) {
-            self.told_in_tx(&mut tx, home, repo, told).await?;
+            self.told_in_tx(&mut tx, data_dir_id, repo, told).await?;
         }
         tx.commit().await.map(|()| EventWalk::Walked(events.len()))
     }
@@ -165,7 +169,7 @@ impl Store {
     async fn told_in_tx(
         &self,
         tx: &mut Tx,
-        home: &DataDirId,
+        data_dir_id: &DataDirId,
         repo: &RepoId,
         told: EventSummary,
     ) -> Result<()> {
@@ -173,27 +177,32 @@ impl Store {
             is_there,
             is_only_there,
         } = told;
-        let is_new = is_there && know_in_tx(tx, home, repo, self.now()).await?;
+        let is_new = is_there && know_in_tx(tx, data_dir_id, repo, self.now()).await?;
         if !(is_new && is_only_there) {
             let _changed = self
-                .mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() })
+                .mirror_change_in_tx(
+                    tx,
+                    data_dir_id,
+                    repo,
+                    &MirrorEvent::Updated { at: self.now() },
+                )
                 .await?;
         }
         Ok(())
     }
 
-    async fn alive(&self, home: &DataDirId) -> Result<()> {
-        let now = self.skew().await?.of(self.now());
+    async fn alive(&self, data_dir_id: &DataDirId) -> Result<()> {
+        let now = self.clock_offset().await?.of(self.now());
         let silent = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             "SELECT seq FROM repository_event_cursors WHERE replica = $1 AND moved_at < $2")
-            .bind(home).bind(now - SIGN_OF_LIFE).fetch_optional(db))?;
+            .bind(data_dir_id).bind(now - SIGN_OF_LIFE).fetch_optional(db))?;
         if silent.is_some() {
             let mut tx = self.begin().await?;
             execute!(
                 &mut tx,
                 "UPDATE repository_event_cursors SET moved_at = $1 WHERE replica = $2",
                 now,
-                home
+                data_dir_id
             )?;
             tx.commit().await?;
         }
@@ -207,25 +216,25 @@ impl Store {
         before: DateTime<Utc>,
     ) -> Result<Vec<DataDirId>> {
         let mut tx = self.begin().await?;
-        let before = self.skew_in_tx(&mut tx).await?.of(before);
-        let mut homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
+        let before = self.clock_offset_in_tx(&mut tx).await?.of(before);
+        let mut data_dir_ids = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "DELETE FROM repository_event_cursors WHERE moved_at < $1 RETURNING replica").bind(before).fetch_all(db))?;
-        homes.sort();
-        for home in &homes {
+        data_dir_ids.sort();
+        for data_dir_id in &data_dir_ids {
             execute!(
                 &mut tx,
                 "DELETE FROM repository_syncs WHERE replica = $1",
-                home
+                data_dir_id
             )?;
         }
-        tx.commit().await.map(|()| homes)
+        tx.commit().await.map(|()| data_dir_ids)
     }
 
     /// Deletes events from before a time that every cursor has passed, at most `limit` of them. The time must leave
     /// [`Self::repository_event_begin`] long enough to end.
     pub async fn repository_event_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let before = self.clock_offset_in_tx(&mut tx).await?.of(before);
         let rows = execute!(&mut tx, PRUNE, before, limit)?;
         tx.commit().await.map(|()| rows)
     }

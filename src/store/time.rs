@@ -1,4 +1,4 @@
-//! Chooses the clock that judges between replicas.
+//! Chooses the clock that decides on deadlines between replicas.
 //!
 //! Replicas have their own clocks, and those differ. Some times decide between replicas: when a lease ends, when a
 //! job may run, whether a plan is older than the comment that requests to apply it. These times are stored and
@@ -7,13 +7,13 @@
 //! clocks are read in a fixed order: a pause between the readings makes our leases shorter and those of others
 //! longer, never the other way round.
 //!
-//! SQLite is never shared: the server's clock judges.
+//! SQLite is never shared: the server's clock decides.
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{DbPool, Result, Store, Tx};
 
-/// Clock that judges leases and waiting times.
+/// Clock that decides on leases and waiting times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeadlineClock {
     /// The clock of a database that is shared.
@@ -22,7 +22,7 @@ pub(super) enum DeadlineClock {
     Own,
 }
 
-/// Time by which the clock of the judge is ahead of ours.
+/// Time by which the deadline clock is ahead of ours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockOffset(TimeDelta);
 
@@ -30,12 +30,12 @@ impl ClockOffset {
     /// Offset of the clock that the store was opened with.
     pub(super) const NONE: Self = Self(TimeDelta::zero());
 
-    /// Translates a time of our clock into one of the judge, in the precision of both databases.
+    /// Translates a time of our clock into one of the deadline clock, in the precision of both databases.
     pub fn of(self, time: DateTime<Utc>) -> DateTime<Utc> {
         kept_time(time.checked_add_signed(self.0).unwrap_or(time))
     }
 
-    /// Translates a time of the judge into one of our clock.
+    /// Translates a time of the deadline clock into one of our clock.
     pub fn back(self, time: DateTime<Utc>) -> DateTime<Utc> {
         time.checked_sub_signed(self.0).unwrap_or(time)
     }
@@ -44,43 +44,45 @@ impl ClockOffset {
 const NOW: &str = "SELECT clock_timestamp()";
 
 impl Store {
-    /// Judges leases by the clock that the store was opened with, also on a shared database. For callers that set
+    /// Decides on leases by the clock that the store was opened with, also on a shared database. For callers that set
     /// that clock by hand and give the same one to every replica.
     ///
     /// Only tests call this method. It cannot move to them, because the clock of a store is private.
     #[must_use]
-    pub fn judged_by_its_own_clock(self) -> Self {
+    pub fn with_own_deadline_clock(self) -> Self {
         Self {
-            judge: DeadlineClock::Own,
+            deadline_clock: DeadlineClock::Own,
             ..self
         }
     }
 
-    /// Returns the skew, read inside the transaction that needs it.
-    pub(crate) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
+    /// Returns the clock offset, read inside the transaction that needs it.
+    pub(crate) async fn clock_offset_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
         match tx {
-            Tx::Postgres(tx) if self.judge == DeadlineClock::Database => sqlx::query_scalar(NOW)
-                .fetch_one(&mut **tx)
-                .await
-                .map(|theirs| self.skew_at(theirs)),
+            Tx::Postgres(tx) if self.deadline_clock == DeadlineClock::Database => {
+                sqlx::query_scalar(NOW)
+                    .fetch_one(&mut **tx)
+                    .await
+                    .map(|theirs| self.clock_offset_at(theirs))
+            }
             Tx::Sqlite(_) | Tx::Postgres(_) => Ok(ClockOffset::NONE),
         }
     }
 
-    /// Returns the skew for a single read outside a transaction.
-    pub(crate) async fn skew(&self) -> Result<ClockOffset> {
+    /// Returns the clock offset for a single read outside a transaction.
+    pub(crate) async fn clock_offset(&self) -> Result<ClockOffset> {
         match &self.pool {
-            DbPool::Postgres(pool) if self.judge == DeadlineClock::Database => {
+            DbPool::Postgres(pool) if self.deadline_clock == DeadlineClock::Database => {
                 sqlx::query_scalar(NOW)
                     .fetch_one(pool)
                     .await
-                    .map(|theirs| self.skew_at(theirs))
+                    .map(|theirs| self.clock_offset_at(theirs))
             }
             DbPool::Sqlite { .. } | DbPool::Postgres(_) => Ok(ClockOffset::NONE),
         }
     }
 
-    fn skew_at(&self, theirs: DateTime<Utc>) -> ClockOffset {
+    fn clock_offset_at(&self, theirs: DateTime<Utc>) -> ClockOffset {
         ClockOffset(theirs - self.now())
     }
 }

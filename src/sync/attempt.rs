@@ -79,7 +79,7 @@ impl SyncerInner {
 
     async fn under_lease(&self, repo: &RepoId) -> Result<SyncAttempt, sqlx::Error> {
         let SyncerDependencies {
-            home,
+            data_dir_id,
             leases,
             lease_time,
             ..
@@ -88,7 +88,7 @@ impl SyncerInner {
         let Some(_gate) = self.gates.attempt(repo) else {
             return Ok(SyncAttempt::Busy);
         };
-        let key = LeaseKey::repository_sync(home.as_str(), repo);
+        let key = LeaseKey::repository_sync(data_dir_id.as_str(), repo);
         let held = match leases.obtain(&key, "sync a mirror", *lease_time).await? {
             LeaseAttempt::Held(held) => held,
             LeaseAttempt::Busy { .. } => return Ok(SyncAttempt::Busy),
@@ -112,7 +112,7 @@ impl SyncerInner {
         lease: AttemptLease,
     ) -> Result<SyncAttempt, sqlx::Error> {
         let SyncerDependencies {
-            home,
+            data_dir_id,
             store,
             clock,
             closing,
@@ -122,7 +122,11 @@ impl SyncerInner {
         } = &self.parts;
         let (holder, begun) = (lease.holder.clone(), clock.now());
         let row = match store
-            .mirror_change(home, repo, &MirrorEvent::Started { at: begun, lease })
+            .mirror_change(
+                data_dir_id,
+                repo,
+                &MirrorEvent::Started { at: begun, lease },
+            )
             .await?
         {
             MirrorChange::Changed(row) => row,
@@ -171,7 +175,7 @@ impl SyncerInner {
                 )
             }
         };
-        let change = store.mirror_change(home, repo, &event).await?;
+        let change = store.mirror_change(data_dir_id, repo, &event).await?;
         Ok(if matches!(change, MirrorChange::Changed(_)) {
             attempt
         } else {

@@ -182,7 +182,10 @@ mod tests {
             .collect()
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it is what a flight comes to")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the result has the type of a fetch"
+    )]
     fn brought(names: &[&str]) -> Result<Fetched, GitError> {
         let commit: CommitSha = "a".repeat(40).parse().unwrap();
         let refs = refs(names)

@@ -12,9 +12,9 @@
 
 mod attempt;
 mod coalescer;
+mod data_dir_id;
 mod failure;
 mod gates;
-mod home;
 mod turns;
 mod verify;
 
@@ -27,8 +27,8 @@ use tracing::{Instrument, debug, error, info, info_span, warn};
 
 pub use self::attempt::SyncAttempt;
 pub use self::coalescer::{FetchTicket, IncludedTasks};
+pub use self::data_dir_id::{DataDirIdError, data_dir_id};
 pub use self::gates::MirrorGate;
-pub use self::home::{DataDirIdError, home};
 
 use self::coalescer::RequestCoalescer;
 use self::gates::MirrorGates;
@@ -59,7 +59,7 @@ const CLAIMS: i64 = 500;
 /// Dependencies of a syncer.
 pub struct SyncerDependencies {
     /// Data directory of the mirrors.
-    pub home: DataDirId,
+    pub data_dir_id: DataDirId,
     /// Database with the table of mirrors.
     pub store: Store,
     /// Access to the mirrors on disk.
@@ -148,8 +148,8 @@ impl Syncer {
     }
 
     /// Returns the data directory of the mirrors.
-    pub fn home(&self) -> &DataDirId {
-        &self.0.parts.home
+    pub fn data_dir_id(&self) -> &DataDirId {
+        &self.0.parts.data_dir_id
     }
 
     /// Returns the mirrors on this disk, for reading.
@@ -183,7 +183,7 @@ impl Syncer {
         let due = inner
             .parts
             .store
-            .mirror_list_due(&inner.parts.home, BATCH)
+            .mirror_list_due(&inner.parts.data_dir_id, BATCH)
             .await?;
         let many = {
             let mut turns = inner.turns();
@@ -232,10 +232,13 @@ impl Syncer {
     /// room is due again. A failure to record this does not fail the command.
     pub async fn used(&self, repo: &RepoId) {
         let SyncerDependencies {
-            store, home, clock, ..
+            store,
+            data_dir_id,
+            clock,
+            ..
         } = &self.0.parts;
         let noted = async {
-            let known = store.mirror_get(home, repo).await?;
+            let known = store.mirror_get(data_dir_id, repo).await?;
             let was_used = |mirror: &MirrorState| {
                 mirror.evicted_at.is_none()
                     && mirror
@@ -248,12 +251,15 @@ impl Syncer {
             let used = MirrorEvent::Used { at: clock.now() };
             // A known mirror may be forgotten in the meantime.
             if known.is_some()
-                && store.mirror_change(home, repo, &used).await? != MirrorChange::Unknown
+                && store.mirror_change(data_dir_id, repo, &used).await? != MirrorChange::Unknown
             {
                 return Ok(());
             }
-            store.mirror_know(home, repo).await?;
-            store.mirror_change(home, repo, &used).await.map(drop)
+            store.mirror_know(data_dir_id, repo).await?;
+            store
+                .mirror_change(data_dir_id, repo, &used)
+                .await
+                .map(drop)
         };
         if let Err(error) = noted.await {
             warn!(%repo, %error, "Could not record the use of a mirror");
@@ -267,10 +273,13 @@ impl Syncer {
     /// The database did not answer.
     pub async fn evicted(&self, repo: &RepoId) -> Result<(), sqlx::Error> {
         let SyncerDependencies {
-            store, home, clock, ..
+            store,
+            data_dir_id,
+            clock,
+            ..
         } = &self.0.parts;
         let _change = store
-            .mirror_change(home, repo, &MirrorEvent::Evicted { at: clock.now() })
+            .mirror_change(data_dir_id, repo, &MirrorEvent::Evicted { at: clock.now() })
             .await?;
         Ok(())
     }
@@ -295,13 +304,15 @@ impl SyncerInner {
 
     /// Reads the events since the last round and returns their number.
     async fn walk(&self) -> Result<u64, sqlx::Error> {
-        let SyncerDependencies { store, home, .. } = &self.parts;
+        let SyncerDependencies {
+            store, data_dir_id, ..
+        } = &self.parts;
         let mut walked = 0;
         for _ in 0..WALKS {
-            match store.repository_event_walk(home, EVENTS).await? {
+            match store.repository_event_walk(data_dir_id, EVENTS).await? {
                 EventWalk::NoCursor => {
-                    let repositories = store.repository_event_begin(home).await?;
-                    info!(%home, repositories, "This data directory now follows the events of repositories");
+                    let repositories = store.repository_event_begin(data_dir_id).await?;
+                    info!(%data_dir_id, repositories, "This data directory now follows the events of repositories");
                 }
                 EventWalk::Walked(0) => break,
                 EventWalk::Walked(many) => walked += many as u64,
@@ -315,18 +326,20 @@ impl SyncerInner {
     async fn end_orphans(&self) -> Result<u64, sqlx::Error> {
         let SyncerDependencies { store, clock, .. } = &self.parts;
         let mut ended = 0;
-        for (home, repo) in store.mirror_list_orphaned(BATCH).await? {
+        for (data_dir_id, repo) in store.mirror_list_orphaned(BATCH).await? {
             let event = MirrorEvent::Orphaned {
                 at: clock.now(),
                 jitter: self.jitter(&repo),
             };
-            if let MirrorChange::Changed(row) = store.mirror_change(&home, &repo, &event).await? {
+            if let MirrorChange::Changed(row) =
+                store.mirror_change(&data_dir_id, &repo, &event).await?
+            {
                 let message = row
                     .state
                     .failure
                     .map(|failure| failure.message)
                     .unwrap_or_default();
-                info!(%repo, %home, message, "The sync of a mirror was interrupted and will be retried");
+                info!(%repo, %data_dir_id, message, "The sync of a mirror was interrupted and will be retried");
                 ended += 1;
             }
         }
@@ -336,11 +349,14 @@ impl SyncerInner {
     /// Makes mirrors due that had no event for a long time.
     async fn wake_stale(&self) -> Result<(), sqlx::Error> {
         let SyncerDependencies {
-            store, home, clock, ..
+            store,
+            data_dir_id,
+            clock,
+            ..
         } = &self.parts;
-        for repo in store.mirror_list_stale(home, BATCH).await? {
+        for repo in store.mirror_list_stale(data_dir_id, BATCH).await? {
             let _change = store
-                .mirror_change(home, &repo, &MirrorEvent::Due { at: clock.now() })
+                .mirror_change(data_dir_id, &repo, &MirrorEvent::Due { at: clock.now() })
                 .await?;
         }
         Ok(())
@@ -351,7 +367,7 @@ impl SyncerInner {
     async fn backfill(&self, wants: &SyncSettings) -> Result<(), sqlx::Error> {
         let SyncerDependencies {
             store,
-            home,
+            data_dir_id,
             forges,
             ..
         } = &self.parts;
@@ -373,8 +389,8 @@ impl SyncerInner {
         wanted.retain(|repo| forges.has(repo.host()) && wants.allowlist.allows(repo));
         wanted.sort();
         wanted.dedup();
-        for repo in store.mirror_list_unknown(home, wanted).await? {
-            if wants.includes(store, &repo).await? && store.mirror_know(home, &repo).await? {
+        for repo in store.mirror_list_unknown(data_dir_id, wanted).await? {
+            if wants.includes(store, &repo).await? && store.mirror_know(data_dir_id, &repo).await? {
                 info!(%repo, "A repository will get a mirror when no other work is left");
             }
         }
@@ -382,7 +398,11 @@ impl SyncerInner {
     }
 
     async fn measure(&self) -> Result<(), sqlx::Error> {
-        let counted = self.parts.store.mirror_count(&self.parts.home).await?;
+        let counted = self
+            .parts
+            .store
+            .mirror_count(&self.parts.data_dir_id)
+            .await?;
         for state in SyncState::ALL {
             let many = counted
                 .iter()
@@ -427,8 +447,10 @@ impl SyncerInner {
     /// Removes an unwanted mirror from the table. This is checked again after its row was read. An event from
     /// then on keeps the row, for example when somebody claims the repository and pushes.
     async fn forget(&self, wants: &SyncSettings, repo: &RepoId) -> Result<(), sqlx::Error> {
-        let SyncerDependencies { home, store, .. } = &self.parts;
-        let Some(row) = store.mirror_get(home, repo).await? else {
+        let SyncerDependencies {
+            data_dir_id, store, ..
+        } = &self.parts;
+        let Some(row) = store.mirror_get(data_dir_id, repo).await? else {
             return Ok(());
         };
         if !wants.includes(store, repo).await? && !store.mirror_forget(&row).await? {
@@ -441,7 +463,7 @@ impl SyncerInner {
     /// moment.
     fn jitter(&self, repo: &RepoId) -> Jitter {
         let now = self.parts.clock.now().timestamp();
-        Jitter::of(&format!("{} {repo} {now}", self.parts.home))
+        Jitter::of(&format!("{} {repo} {now}", self.parts.data_dir_id))
     }
 }
 

@@ -28,7 +28,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::beneath;
+use super::inside;
 use crate::model::{CommitSha, Sha256Digest};
 
 /// File with the selected workspace. It may change: each plan may select another workspace, and a plan file names its
@@ -149,7 +149,7 @@ impl DataDir {
         match parent.strip_prefix(&root) {
             // With `.` or `..` it would be the code itself.
             Ok(below) if !project.starts_with(parent.join(name)) => {
-                Ok(Some((beneath::open_dir(&root, below)?, name)))
+                Ok(Some((inside::open_dir(&root, below)?, name)))
             }
             Ok(_) | Err(_) => Ok(None),
         }
@@ -198,12 +198,12 @@ impl DataDir {
 
     /// Returns the text about the backend of an earlier `init`; `None` if there is none. A link or a large file is an error.
     pub fn backend(&self) -> Result<Option<String>> {
-        beneath::read(&self.dir, Path::new(BACKEND), MAX_BACKEND)
+        inside::read(&self.dir, Path::new(BACKEND), MAX_BACKEND)
     }
 
     /// Returns a digest of all that an `init` with a backend leaves alone after one without.
     pub fn without_backend(&self) -> Result<Sha256Digest> {
-        let modules = beneath::read(&self.dir, Path::new(MODULES), MAX_MODULES)?;
+        let modules = inside::read(&self.dir, Path::new(MODULES), MAX_MODULES)?;
         let lines = self.lines(&[WORKSPACE, BACKEND, MODULES])?;
         Ok(digest(lines.into_iter().chain(entries(modules.as_deref()))))
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::beneath;
+use super::inside;
 
 /// Manifest in the data directory of Terraform and OpenTofu.
 const MANIFEST: &str = "modules/modules.json";
@@ -88,7 +88,7 @@ pub(super) fn read(project: &Path, data_dir: &Path) -> Result<Vec<InstalledModul
         Ok(below) => (project, below.join(MANIFEST)),
         Err(_) => (data_dir, PathBuf::from(MANIFEST)),
     };
-    match beneath::read(dir, &file, MAX_BYTES) {
+    match inside::read(dir, &file, MAX_BYTES) {
         Ok(None) => Ok(Vec::new()),
         Ok(Some(text)) => parse_manifest(&text),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),

@@ -187,7 +187,7 @@ fn give(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::beneath::open_dir;
+    use super::super::inside::open_dir;
     use super::*;
 
     const USER: RunUser = RunUser {

@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::beneath;
+use super::inside;
 
 pub(super) const NAME: &str = ".terraform.lock.hcl";
 
@@ -33,7 +33,7 @@ impl LockFile {
     /// Reads the lock file of a directory. `None`: there is none, or it cannot be read. The same goes for a link, because
     /// it may lead to any file of the server.
     pub fn read(dir: &Path) -> Option<Self> {
-        let text = beneath::read(dir, Path::new(NAME), MAX_BYTES);
+        let text = inside::read(dir, Path::new(NAME), MAX_BYTES);
         text.ok().flatten().map(Self::parse)
     }
 
@@ -84,7 +84,7 @@ impl LockFile {
 
     /// Writes back the lock file that was read. A link in its place is replaced.
     pub fn restore(&self, dir: &Path) -> Result<()> {
-        let (parent, name) = beneath::open_parent(dir, Path::new(NAME))?;
+        let (parent, name) = inside::open_parent(dir, Path::new(NAME))?;
         match unlinkat(&parent, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(error) => return Err(error.into()),

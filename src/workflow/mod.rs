@@ -2,7 +2,6 @@
 //! pull requests are made in `features/`.
 
 mod artifacts;
-mod beneath;
 mod checkout_parts;
 mod checkouts;
 mod cli_config;
@@ -10,6 +9,7 @@ mod data_dir;
 mod environment;
 mod facts;
 mod hooks;
+mod inside;
 mod installed_modules;
 mod kept_plan;
 mod lend;

@@ -1,16 +1,16 @@
 //! Tracks the programs that run in each checkout.
 //!
 //! All projects of a pull request share its checkout, and their programs can change everything in it. So the server trusts
-//! nothing there for others if such a program ran meanwhile ([`ProgramObserver`]). An `init` that was judged before such a
-//! program ran, and still runs, may run code that the program has put there. It counts like the program.
+//! nothing there for others if such a program ran meanwhile ([`ProgramObserver`]). An `init` that was checked before
+//! such a program ran, and still runs, may run code that the program has put there. It counts like the program.
 //!
 //! An `init` that has credentials must not run together with such a program at all: the program could change the
-//! configuration after the server has judged it, and before `init` reads it. Another `init` could do that too, because it
-//! writes files of modules, and the configuration of one project can be a link to the modules of another one. So there
-//! is in a checkout at a time:
+//! configuration after the server has checked it, and before `init` reads it. Another `init` could do that too, because
+//! it writes files of modules, and the configuration of one project can be a link to the modules of another one. So
+//! there is in a checkout at a time:
 //!
 //! - any number of [`RunningProgram`]: programs that may run code of the pull request, and each `init` without credentials,
-//! - or one [`TrustedInit`]: an `init` with credentials, from before its configuration is judged until it has ended.
+//! - or one [`TrustedInit`]: an `init` with credentials, from before its configuration is checked until it has ended.
 //!
 //! An `init` that waits does not keep further programs from starting. Each wait ends: a project that waits starts nothing else,
 //! a command has so many projects, and each program has to end with its run. Nobody begins one while it has another, so
@@ -83,7 +83,7 @@ pub(super) struct TrustedInit {
     hold: PathBuf,
 }
 
-/// Observes the programs of a checkout for an `init`, from before its configuration is judged until it has ended.
+/// Observes the programs of a checkout for an `init`, from before its configuration is checked until it has ended.
 pub struct ProgramObserver {
     hold: PathBuf,
     /// Number of programs that were begun before; `None` if something runs that may run code of the pull request.

@@ -1,5 +1,5 @@
 // A person at the dashboard, with a real Chromium. Reads one JSON document from standard input, which says what to do,
-// and prints one with what was seen; tests/it/browser.rs judges it. Nothing here waits for time to pass.
+// and prints one with what was seen; tests/it/browser.rs checks it. Nothing here waits for time to pass.
 
 import { readFile, appendFile } from "node:fs/promises";
 import { createRequire } from "node:module";

@@ -1043,7 +1043,7 @@ async fn an_account_can_have_another_name_at_the_pages() {
     };
     let account = "/api/accounts/self";
     assert_eq!(get("/api/locks", &at_pages).await, StatusCode::OK);
-    // A wrong name at one door must not make the right one at the other door wrong.
+    // A wrong name at one entrance must not make the right one at the other entrance wrong.
     assert_eq!(get(account, &at_pages).await, StatusCode::UNAUTHORIZED);
     assert_eq!(get("/api/locks", &at_pages).await, StatusCode::OK);
     assert_eq!(get("/api/locks", &kim).await, StatusCode::UNAUTHORIZED);

@@ -92,7 +92,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
 const UPWARDS: &[(&str, &str, &str)] = &[(
     "cli",
     "app",
-    "the command line is the door to the application: `server` builds and runs it",
+    "the command line is the entry point of the application: `server` builds and runs it",
 )];
 
 #[test]
@@ -415,7 +415,7 @@ fn level(room: &str) -> Option<usize> {
 }
 
 /// Returns line and module of every path that starts with `crate::`, except in comments and in the tests at the end
-/// of a file. A fragment of a macro is not a module: it is judged where the macro is used.
+/// of a file. A fragment of a macro is not a module: it is checked where the macro is used.
 fn imports(text: &str) -> Vec<(usize, String)> {
     let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let code: Vec<&str> = product

@@ -116,7 +116,7 @@ impl Running {
         let supervisor = Supervisor {
             exe: LOCKKEEPER.into(),
             grace: LONG,
-            pulse: LeaseHeartbeat::unneeded(),
+            heartbeat: LeaseHeartbeat::unneeded(),
         };
         let (sender, lines) = mpsc::channel(256);
         let ctrl_c = CancellationToken::new();

@@ -161,7 +161,7 @@ async fn open_pulls_are_listed_and_an_unchanged_list_is_said_to_be_so(test: Forg
     assert_eq!((numbers, more), (vec![first, second], false));
     assert_eq!(
         pulls[1].at,
-        test.forge.pull(&at).await.unwrap().standing(),
+        test.forge.pull(&at).await.unwrap().pull_head(),
         "the list is as good as the pull itself"
     );
     let etag = etag.expect("the next request can be conditional");

@@ -246,10 +246,10 @@ async fn work_stops_before_a_lease_that_could_not_be_renewed_ends(db: &TestDb) {
 async fn work_stops_when_its_server_is_not_heard_of(db: &TestDb) {
     let (one, _) = server(db, "one").await;
     let (work, _end) = working(held(&one).await);
-    let pulse = LeaseHeartbeat::every(Duration::from_micros(1));
-    pulse.beat(pulse.prepare());
+    let heartbeat = LeaseHeartbeat::every(Duration::from_micros(1));
+    heartbeat.beat(heartbeat.prepare());
     tokio::select! {
-        () = one.watch(&pulse) => unreachable!("it never returns"),
+        () = one.watch(&heartbeat) => unreachable!("it never returns"),
         outcome = work => assert_eq!(outcome.unwrap(), LeaseOutcome::Lost),
     }
     assert_eq!(seen(db).await, None);

@@ -24,7 +24,7 @@ fn supervisor(grace: Duration) -> Supervisor {
     Supervisor {
         exe: LOCKKEEPER.into(),
         grace,
-        pulse: LeaseHeartbeat::unneeded(),
+        heartbeat: LeaseHeartbeat::unneeded(),
     }
 }
 
@@ -296,8 +296,8 @@ pid, terminal = pty.fork()
 if pid == 0:
     asks = "try:\n    open('/dev/tty')\n    print('HAS ONE')\nexcept OSError as error:\n    print('has none:', error.errno)\n"
     supervise = [sys.argv[1], "supervise", "--grace", "1", "--", sys.executable, "-c", asks]
-    leash, end = os.pipe()
-    subprocess.Popen(supervise, stdin=leash, preexec_fn=lambda: os.setpgid(0, 0)).wait()
+    lifeline, end = os.pipe()
+    subprocess.Popen(supervise, stdin=lifeline, preexec_fn=lambda: os.setpgid(0, 0)).wait()
     os._exit(0)
 said = b""
 try:
@@ -454,7 +454,7 @@ async fn nothing_starts_while_somebody_holds_the_files_exclusively() {
 }
 
 #[tokio::test]
-async fn nothing_starts_when_the_leash_is_gone_already() {
+async fn nothing_starts_when_the_lifeline_is_gone_already() {
     // A short call has an empty standard input.
     let output =
         Cmd::new(LOCKKEEPER).args(["supervise", "--grace", "1", "--", "/bin/echo", "started"]);
@@ -464,7 +464,7 @@ async fn nothing_starts_when_the_leash_is_gone_already() {
 
 #[tokio::test]
 async fn killing_the_server_ends_the_program_politely() {
-    // `sleep` represents the server: it holds the other end of the leash, the pipe to the supervisor, and is killed
+    // `sleep` represents the server: it holds the other end of the lifeline, the pipe to the supervisor, and is killed
     // without a chance to act. The reader of the program's output goes away as well: writing to a closed pipe would
     // kill the program.
     let dir = tempfile::tempdir().unwrap();
@@ -518,10 +518,10 @@ const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; 
 #[tokio::test]
 async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
     let supervisor = Supervisor {
-        pulse: LeaseHeartbeat::every(SECOND * 2),
+        heartbeat: LeaseHeartbeat::every(SECOND * 2),
         ..supervisor(LONG)
     };
-    supervisor.pulse.beat(supervisor.pulse.prepare());
+    supervisor.heartbeat.beat(supervisor.heartbeat.prepare());
     let mut run = Run::start_under(sh(POLITE), &supervisor, None);
     assert_eq!(run.line().await, "begun");
     let (lines, exit) = run.finish().await;
@@ -532,10 +532,10 @@ async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
 #[tokio::test]
 async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let (dir, gate) = gate();
-    let pulse = LeaseHeartbeat::every(SECOND * 2);
-    pulse.beat(pulse.prepare());
+    let heartbeat = LeaseHeartbeat::every(SECOND * 2);
+    heartbeat.beat(heartbeat.prepare());
     let supervisor = Supervisor {
-        pulse: pulse.clone(),
+        heartbeat: heartbeat.clone(),
         ..supervisor(LONG)
     };
     let script = format!(
@@ -547,7 +547,7 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let mut ticks = tokio::time::interval(SECOND / 4);
     for _ in 0..12 {
         ticks.tick().await;
-        pulse.beat(pulse.prepare());
+        heartbeat.beat(heartbeat.prepare());
     }
     tokio::task::spawn_blocking(|| gate.open()).await.unwrap();
     let (lines, exit) = run.finish().await;
@@ -560,10 +560,10 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     );
 }
 
-/// A paused server holds the leash, the pipe to the supervisor, and writes nothing to it.
+/// A paused server holds the lifeline, the pipe to the supervisor, and writes nothing to it.
 #[tokio::test]
 async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
-    let (leash, _held) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let (lifeline, _held) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     #[expect(
         clippy::disallowed_methods,
         reason = "the supervisor as a server would start it"
@@ -580,7 +580,7 @@ async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
         "-c",
         POLITE,
     ]);
-    let output = supervisor.stdin(leash).kill_on_drop(true).output();
+    let output = supervisor.stdin(lifeline).kill_on_drop(true).output();
     let output = tokio::time::timeout(LONG, output)
         .await
         .expect("the end in time")

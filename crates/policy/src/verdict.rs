@@ -407,10 +407,10 @@ mod tests {
     use crate::sets::testing::policy_set;
 
     fn verdict_of(findings: Vec<PolicyFinding>) -> Verdict {
-        judged(&policy_set("a"), findings, "")
+        evaluated(&policy_set("a"), findings, "")
     }
 
-    fn judged(set: &PolicySet, findings: Vec<PolicyFinding>, output: &str) -> Verdict {
+    fn evaluated(set: &PolicySet, findings: Vec<PolicyFinding>, output: &str) -> Verdict {
         Verdict::of_findings(
             set,
             set.digest(None),
@@ -428,7 +428,7 @@ mod tests {
     fn of_output(pattern: &str, output: &str, findings: Vec<PolicyFinding>) -> Verdict {
         let mut set = policy_set("a");
         set.item_regex = ItemRegex(Regex::new(pattern).unwrap());
-        judged(&set, findings, output)
+        evaluated(&set, findings, output)
     }
 
     fn waived(finding: PolicyFinding) -> PolicyFinding {

@@ -13,8 +13,8 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use clap::{ArgMatches, Command, FromArgMatches};
 
-use super::ink::TerminalStyle;
 use super::server_args;
+use super::style::TerminalStyle;
 use crate::config::repos::ServerRepos;
 use crate::config::server::{RawSettings, SETTINGS, SearchConfig, Setting, ValueKind};
 use crate::kit::term::{

@@ -6,7 +6,7 @@ use std::io;
 use super::local::LocalChange;
 use super::verdict::{CheckVerdict, FileProblem};
 use crate::cli::Terminal;
-use crate::cli::ink::{TerminalStyle, TextRole};
+use crate::cli::style::{TerminalStyle, TextRole};
 use crate::cli::text::Text;
 use crate::discovery::explain::{
     PlanExplanation, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups,
@@ -58,7 +58,7 @@ impl CheckText<'_, '_> {
             for line in text.lines() {
                 let painted = match line.split_once(':') {
                     Some(("error", rest)) => {
-                        format!("{}{rest}", self.look.ink(TextRole::Bad, "error:"))
+                        format!("{}{rest}", self.look.paint(TextRole::Bad, "error:"))
                     }
                     _ => line.to_owned(),
                 };
@@ -263,7 +263,7 @@ impl CheckText<'_, '_> {
     }
 
     fn strong(&mut self, text: &str) -> io::Result<()> {
-        self.terminal.line(self.look.ink(TextRole::Strong, text))
+        self.terminal.line(self.look.paint(TextRole::Strong, text))
     }
 
     fn heading(&mut self, text: &str, count: usize) -> io::Result<()> {
@@ -295,7 +295,7 @@ impl CheckText<'_, '_> {
         &mut self,
         indent: usize,
         width: usize,
-        ink: TextRole,
+        role: TextRole,
         left: &str,
         right: &str,
     ) -> io::Result<()> {
@@ -313,7 +313,7 @@ impl CheckText<'_, '_> {
             let line = format!(
                 "{}{}{padding}{first}",
                 " ".repeat(indent),
-                self.look.ink(ink, left)
+                self.look.paint(role, left)
             );
             self.terminal.line(line.trim_end())?;
         }

@@ -259,14 +259,14 @@ impl<'a> DemoPlayer<'a> {
                 .map_or(DemoOutput::Nothing, DemoOutput::Reply),
         };
         let took = started.elapsed();
-        let judge = ScriptChecker {
+        let check = ScriptChecker {
             stage: self.stage,
             heard: &heard,
             act: step.act,
         };
-        let verdicts = judge.settle(step).await?;
+        let verdicts = check.settle(step).await?;
         let statuses = if step.is_about_statuses() {
-            judge.statuses().await?
+            check.statuses().await?
         } else {
             Vec::new()
         };

@@ -383,7 +383,7 @@ pub(super) const STORY: &[ScriptStep] = &[
     },
     ScriptStep {
         title: "She takes the address of somebody else, and the push is refused",
-        why: "A push is judged before anything changes. git prints the file, the line, and the way out.",
+        why: "A push is checked before anything changes. git prints the file, the line, and the way out.",
         act: DemoAction::EditAccount(AccountPush::ForeignAddress),
         checks: &[
             (

@@ -171,7 +171,7 @@ impl DemoStage {
         for (ctx, data_dir) in servers {
             let row = ctx
                 .store
-                .mirror_get(ctx.server.syncer.home(), &repo)
+                .mirror_get(ctx.server.syncer.data_dir_id(), &repo)
                 .await
                 .context("cannot read the registry")?;
             let Some(row) = row.filter(|row| row.state.state == SyncState::Synced) else {

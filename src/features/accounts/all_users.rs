@@ -1,5 +1,5 @@
 //! Changes `All-Users`. An update is a function of the state that it reads: when a ref has moved since, the function
-//! runs again on the new state. What it leaves behind is judged like a push, and stored in one transaction.
+//! runs again on the new state. What it leaves behind is checked like a push, and stored in one transaction.
 
 mod edit;
 mod edit_access;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub(super) use self::edit::{
     AccountsEdit, BranchRights, EditedAccount, PushedBranch, check_new_username,
 };
-pub(super) use self::edit_access::judge_new_access;
+pub(super) use self::edit_access::check_new_access;
 use self::numbers::AccountNumbers;
 use self::objects::AccountObjects;
 use super::access::SeenAccess;

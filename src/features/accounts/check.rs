@@ -5,8 +5,8 @@ use std::fmt;
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::findings::{
-    AccountFindings, Problem, Severity, judge_access, judge_defaults, judge_external_ids,
-    judge_notes, judge_user_branch, judge_user_branch_alone,
+    AccountFindings, Problem, Severity, check_access, check_defaults, check_external_ids,
+    check_notes, check_user_branch, check_user_branch_alone,
 };
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::ssh_keys::KeyRules;
@@ -148,13 +148,13 @@ impl CheckedCopy {
     }
 
     fn defaults(&mut self, copy: &AccountsCopy) {
-        let findings = judge_defaults(&copy.defaults);
+        let findings = check_defaults(&copy.defaults);
         self.add(&AllUsersRef::UserDefault.to_string(), &findings);
     }
 
     fn access(&mut self, copy: &AccountsCopy) {
         if let Some(files) = &copy.access {
-            let findings = judge_access(files, |account| copy.has_account(account));
+            let findings = check_access(files, |account| copy.has_account(account));
             self.add(&AllUsersRef::Config.to_string(), &findings);
         }
     }
@@ -163,9 +163,9 @@ impl CheckedCopy {
         let findings = match &copy.notes {
             Ok(notes) => {
                 let notes = notes.iter().map(|(name, text)| (*name, text.as_slice()));
-                judge_external_ids(notes, |account| copy.has_account(account))
+                check_external_ids(notes, |account| copy.has_account(account))
             }
-            Err(faults) => judge_notes(faults),
+            Err(faults) => check_notes(faults),
         };
         self.add(&AllUsersRef::ExternalIds.to_string(), &findings);
     }
@@ -229,7 +229,7 @@ impl CheckedCopy {
     }
 
     /// Compares the rows of the database with the branches and external IDs that they were made from. Rows that come from
-    /// something unreadable are not judged.
+    /// something unreadable are not checked.
     pub(super) fn index(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
         let WantedTables {
             mut accounts,
@@ -353,8 +353,8 @@ impl CheckedCopy {
             let name = AllUsersRef::User(*account).to_string();
             let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
             let findings = match &copy.notes {
-                Ok(_) => judge_user_branch(&branch.files, ids, KEYS),
-                Err(_) => judge_user_branch_alone(&branch.files, KEYS),
+                Ok(_) => check_user_branch(&branch.files, ids, KEYS),
+                Err(_) => check_user_branch_alone(&branch.files, KEYS),
             };
             self.add(&name, &findings);
             if let Some(merge) = branch.history.merge {

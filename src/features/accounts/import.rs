@@ -11,7 +11,7 @@ use gix_hash::ObjectId;
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
-use lockkeeper_accounts::findings::{Problem, judge_access};
+use lockkeeper_accounts::findings::{Problem, check_access};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber, InvalidAllUsersRef};
 use lockkeeper_accounts::watches::Watches;
@@ -147,7 +147,7 @@ impl AllUsers {
 /// Returns why the access control of a copy cannot be used: that of another system has other rules and groups.
 fn unusable_access(copy: &AccountsCopy) -> Option<String> {
     let files = copy.access.as_ref()?;
-    let findings = judge_access(files, |account| copy.users.contains_key(&account));
+    let findings = check_access(files, |account| copy.users.contains_key(&account));
     let first = findings.refusals().next()?;
     Some(format!(
         "{first}. The rules of a new installation are in effect"

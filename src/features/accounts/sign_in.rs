@@ -32,7 +32,7 @@ const AT_ONCE: usize = 4;
 /// Maximum number of searches at once.
 const SEARCHES: usize = 2;
 
-/// The door to everything that accounts can use.
+/// Sign-in for everything that accounts can use.
 pub(crate) struct AccountSignIn {
     pub(super) web: Arc<WebState>,
     pub(super) users: AllUsers,

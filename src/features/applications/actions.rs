@@ -43,11 +43,11 @@ pub(super) async fn the_app(web: &WebState, asked: &str) -> Result<Application, 
 /// Returns the application of an identifier in the path, if the user may see it.
 pub(super) async fn seen_app(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     asked: &str,
 ) -> Result<Application, WebError> {
     let app = web.store.application_get(app_id(asked)?).await?;
-    sight
+    visible
         .require_access(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
         .await?;
     app.ok_or_else(WebError::no_such_app)
@@ -194,14 +194,14 @@ pub(crate) async fn unclaimed(
 pub(super) async fn ask(
     web: &WebState,
     app: &Application,
-    deed: ApplicationAction,
+    action: ApplicationAction,
     who: &NetworkRequester,
 ) -> Result<CommandId, WebError> {
-    permit(web, app, who, deed.action()).await?;
-    let asked = requests::ask(&web.store, app.id, deed, &who.actor()).await?;
+    permit(web, app, who, action.action()).await?;
+    let asked = requests::ask(&web.store, app.id, action, &who.actor()).await?;
     let why = |why: Option<_>| why.map_or_else(WebError::no_such_app, |why| not_now(&why));
     let command = queued_or_why(asked).map_err(why)?;
-    info!(who = who.name(), application = %app.id, %command, ?deed, "Somebody requested a run of an application");
+    info!(who = who.name(), application = %app.id, %command, ?action, "Somebody requested a run of an application");
     Ok(command)
 }
 

@@ -45,11 +45,11 @@ pub(super) struct ApplicationFilter {
 /// `GET /api/apps?owner=…`, `?after=…`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<ApplicationFilter>,
 ) -> Result<Json<Apps>, WebError> {
     let mut apps = Vec::new();
-    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+    for owner in each(visible.narrowed(which.owner.as_deref()).await?) {
         apps.extend(web.store.application_list(owner, which.after, PAGE).await?);
     }
     let apps = first_of(apps, PAGE, |app| app.id);
@@ -63,10 +63,10 @@ pub(super) async fn list(
 /// `GET /api/apps/{id}`: with its last plan, its locks and its newest runs.
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Json<ApplicationDetailsView>, WebError> {
-    let app = seen_app(&web, &sight, &asked).await?;
+    let app = seen_app(&web, &visible, &asked).await?;
     let details = ApplicationDetails::read(&web.store, app).await?;
     Ok(Json(ApplicationDetailsView::from(&details)))
 }
@@ -75,10 +75,10 @@ pub(super) async fn show(
 pub(super) async fn act(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    Segment((asked, deed)): Segment<(String, String)>,
+    Segment((asked, action)): Segment<(String, String)>,
 ) -> Result<(StatusCode, Json<Value>), WebError> {
     let who = who.by_script();
-    let deed = match deed.as_str() {
+    let action = match action.as_str() {
         "plan" => ApplicationAction::Plan,
         "apply" => ApplicationAction::Apply,
         "discard" => {
@@ -88,7 +88,7 @@ pub(super) async fn act(
         _ => return Err(WebError::no_such_page()),
     };
     let app = the_app(&web, &asked).await?;
-    let command = ask(&web, &app, deed, &who).await?;
+    let command = ask(&web, &app, action, &who).await?;
     Ok((StatusCode::ACCEPTED, where_to_look(&web, &app, command)))
 }
 

@@ -170,11 +170,11 @@ fn notice(code: &str) -> Option<&'static str> {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     LenientQuery(params): LenientQuery<ApplicationsQuery>,
 ) -> Result<Response, WebError> {
-    let app = seen_app(&web, &sight, &asked).await?;
+    let app = seen_app(&web, &visible, &asked).await?;
     let details = ApplicationDetails::read(&web.store, app).await?;
     let page = ApplicationsPage::new(&details, notice(&params.notice));
     visitor.page("app.html", &page)
@@ -208,14 +208,14 @@ impl ApplicationsPage {
     }
 }
 
-/// `POST /apps/{id}/{deed}`
+/// `POST /apps/{id}/{action}`
 pub(super) async fn act(
     State(web): State<Arc<WebState>>,
-    Segment((asked, deed)): Segment<(String, String)>,
+    Segment((asked, action)): Segment<(String, String)>,
     form: Confirmed<EmptyForm>,
 ) -> Result<Redirect, WebError> {
     let who = form.who.at_page();
-    match deed.as_str() {
+    match action.as_str() {
         "plan" => ask(
             &web,
             &the_app(&web, &asked).await?,
@@ -238,7 +238,7 @@ pub(super) async fn act(
         _ => return Err(WebError::no_such_page()),
     }
     Ok(Redirect::to(
-        &web.link(&format!("/apps/{asked}?notice={deed}")),
+        &web.link(&format!("/apps/{asked}?notice={action}")),
     ))
 }
 

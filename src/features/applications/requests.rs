@@ -70,16 +70,16 @@ impl ApplicationAction {
 pub async fn ask(
     store: &Store,
     id: ApplicationId,
-    deed: ApplicationAction,
+    action: ApplicationAction,
     actor: &Actor,
 ) -> Result<AskedRun> {
     let make = |application: &Application, at: &PullRef| NewCommand {
-        kind: deed.kind(),
+        kind: action.kind(),
         pull: at.clone(),
         comment: None,
         delivery: None,
         actor: actor.clone(),
-        spec: deed.spec(application).to_json(),
+        spec: action.spec(application).to_json(),
     };
     let job = |command: CommandId, new: &NewCommand| {
         RunCommand {

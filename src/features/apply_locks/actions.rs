@@ -16,11 +16,11 @@ use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, Origin, RepoId, mi
 /// always included.
 pub(crate) async fn seen(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     owner: Option<&str>,
 ) -> Result<Vec<ApplyLock>, WebError> {
     let locks = web.store.apply_lock_list().await?;
-    let Some(repos) = sight.repos(owner).await? else {
+    let Some(repos) = visible.repos(owner).await? else {
         return Ok(locks);
     };
     let repos: BTreeSet<RepoId> = repos.into_iter().collect();

@@ -26,10 +26,10 @@ pub(super) struct ApplyLocks {
 /// server.
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(of): LenientQuery<OwnerQuery>,
 ) -> Result<Json<ApplyLocks>, WebError> {
-    let locks = seen(&web, &sight, of.owner.as_deref()).await?;
+    let locks = seen(&web, &visible, of.owner.as_deref()).await?;
     Ok(Json(ApplyLocks {
         apply_locks: locks.iter().map(ApplyLockView::from).collect(),
     }))

@@ -118,10 +118,10 @@ impl ApplyLockForm {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(params): LenientQuery<ApplyLocksQuery>,
 ) -> Result<Response, WebError> {
-    let scope = if sight.owners().is_none() {
+    let scope = if visible.owners().is_none() {
         "server"
     } else {
         "repo"
@@ -132,7 +132,7 @@ pub(super) async fn show(
     };
     page(
         &web,
-        (&visitor, &sight),
+        (&visitor, &visible),
         notice(&params.notice),
         typed,
         FormProblems::default(),
@@ -142,12 +142,12 @@ pub(super) async fn show(
 
 async fn page(
     web: &WebState,
-    (visitor, sight): (&Visitor, &VisibleScope),
+    (visitor, visible): (&Visitor, &VisibleScope),
     notice: Option<&'static str>,
     typed: ApplyLockForm,
     wrong: FormProblems,
 ) -> Result<Response, WebError> {
-    let locks = seen(web, sight, None).await?;
+    let locks = seen(web, visible, None).await?;
     let locks = locks.iter().map(ApplyLockEntry::from).collect();
     let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
     visitor.page(
@@ -167,10 +167,10 @@ async fn page(
 pub(super) async fn set(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     form: Confirmed<ApplyLockForm>,
 ) -> Result<Response, WebError> {
-    match set_or_ask_again(&web, (&visitor, &sight), form).await? {
+    match set_or_ask_again(&web, (&visitor, &visible), form).await? {
         Ok(_) => Ok(to_page(&web, "set").into_response()),
         Err(again) => Ok(again),
     }

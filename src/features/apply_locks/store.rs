@@ -72,7 +72,7 @@ impl Store {
             )));
         }
         switch_hold_in_tx(tx).await?;
-        let now = self.judged_now_in_tx(tx).await?;
+        let now = self.deadline_now_in_tx(tx).await?;
         let lock = ApplyLock {
             id: ApplyLockId::next(&*self.ids),
             scope: scope.clone(),
@@ -158,7 +158,7 @@ impl Store {
         let Some(lock) = all_in_tx(&mut tx).await?.into_iter().find(is_meant) else {
             return Ok(None);
         };
-        let has_ended = lock.has_ended(self.judged_now_in_tx(&mut tx).await?);
+        let has_ended = lock.has_ended(self.deadline_now_in_tx(&mut tx).await?);
         remove_in_tx(&mut tx, &lock).await?;
         let event = if has_ended {
             ended_event(&lock)
@@ -172,7 +172,7 @@ impl Store {
 
     /// Removes expired apply locks, and records that in the audit log. They stopped nothing any more.
     pub async fn apply_lock_expire(&self) -> Result<Vec<ApplyLock>> {
-        let now = self.judged_now().await?;
+        let now = self.deadline_now().await?;
         if !self
             .apply_lock_all()
             .await?
@@ -183,7 +183,7 @@ impl Store {
         }
         let mut tx = self.begin().await?;
         switch_hold_in_tx(&mut tx).await?;
-        let now = self.judged_now_in_tx(&mut tx).await?;
+        let now = self.deadline_now_in_tx(&mut tx).await?;
         let mut over = all_in_tx(&mut tx).await?;
         over.retain(|lock| lock.has_ended(now));
         for lock in &over {
@@ -214,7 +214,7 @@ impl Store {
 
     /// Returns all apply locks in effect, the widest first, then by repository and directory.
     pub async fn apply_lock_list(&self) -> Result<Vec<ApplyLock>> {
-        let (mut locks, now) = (self.apply_lock_all().await?, self.judged_now().await?);
+        let (mut locks, now) = (self.apply_lock_all().await?, self.deadline_now().await?);
         locks.retain(|lock| !lock.has_ended(now));
         locks.sort_by(|a, b| a.scope.cmp(&b.scope));
         Ok(locks)
@@ -237,19 +237,19 @@ impl Store {
         let mut locks = all_in_tx(tx).await?;
         locks.retain(|lock| lock.scope.covers(repo, dir));
         if locks.iter().any(|lock| lock.ends_at.is_some()) {
-            let now = self.judged_now_in_tx(tx).await?;
+            let now = self.deadline_now_in_tx(tx).await?;
             locks.retain(|lock| !lock.has_ended(now));
         }
         locks.sort_by(|a, b| a.scope.cmp(&b.scope));
         Ok(locks)
     }
 
-    async fn judged_now_in_tx(&self, tx: &mut Tx) -> Result<DateTime<Utc>> {
-        Ok(self.skew_in_tx(tx).await?.of(self.now()))
+    async fn deadline_now_in_tx(&self, tx: &mut Tx) -> Result<DateTime<Utc>> {
+        Ok(self.clock_offset_in_tx(tx).await?.of(self.now()))
     }
 
-    async fn judged_now(&self) -> Result<DateTime<Utc>> {
-        Ok(self.skew().await?.of(self.now()))
+    async fn deadline_now(&self) -> Result<DateTime<Utc>> {
+        Ok(self.clock_offset().await?.of(self.now()))
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct ApplyLockSwitch {
 pub(super) async fn stop(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     form: Confirmed<ApplyLockSwitch>,
 ) -> Result<Response, WebError> {
     let Confirmed { who, fields } = form;
@@ -35,7 +35,7 @@ pub(super) async fn stop(
         fields: ApplyLockForm::everywhere(fields.reason),
     };
     Ok(
-        match set_or_ask_again(&web, (&visitor, &sight), form).await? {
+        match set_or_ask_again(&web, (&visitor, &visible), form).await? {
             Ok(_) => to_dashboard(&web, "stopped").into_response(),
             Err(again) => again,
         },

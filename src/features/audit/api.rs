@@ -34,10 +34,10 @@ pub(super) struct AuditFilter {
 /// `GET /api/audit?owner=…`, `?after=…`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<AuditFilter>,
 ) -> Result<Json<Events>, WebError> {
-    let of = sight.concerns(which.owner.as_deref()).await?;
+    let of = visible.concerns(which.owner.as_deref()).await?;
     let events = web
         .store
         .lock_event_part(of.as_deref(), which.after, PAGE)

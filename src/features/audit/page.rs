@@ -92,13 +92,13 @@ impl AuditLine {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<AuditQuery>,
 ) -> Result<Response, WebError> {
     let asked = which.owner.trim();
     // An invalid place means the first page.
     let after: Option<i64> = which.after.trim().parse().ok();
-    let of = sight.concerns(Some(asked)).await?;
+    let of = visible.concerns(Some(asked)).await?;
     let events = web
         .store
         .lock_event_part(of.as_deref(), after, MOST)
@@ -114,7 +114,7 @@ pub(super) async fn show(
             .iter()
             .map(|event| AuditLine::new(event, now))
             .collect(),
-        owners: sight.owners_to_choose().await?,
+        owners: visible.owners_to_choose().await?,
         owner: shown(&asked.to_lowercase()),
     };
     visitor.page("audit.html", &view)

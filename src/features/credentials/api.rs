@@ -45,7 +45,7 @@ pub(super) struct CredentialFilter {
 /// `GET /api/credentials?owner=…&url=…&after=…`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<CredentialFilter>,
 ) -> Result<Json<CredentialsJson>, WebError> {
     let url = which
@@ -54,7 +54,7 @@ pub(super) async fn list(
         .map(|url| repo_url(&web, "url", url))
         .transpose()?;
     let mut rows = Vec::new();
-    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+    for owner in each(visible.narrowed(which.owner.as_deref()).await?) {
         rows.extend(
             web.store
                 .credential_list(owner, url.as_ref(), which.after, PAGE)
@@ -72,11 +72,11 @@ pub(super) async fn list(
 /// `GET /api/credentials/{id}`
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Json<CredentialView>, WebError> {
     let row = web.store.credential_get(credential_id(&asked)?).await?;
-    sight
+    visible
         .require_access(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
         .await?;
     row.map(|row| Json(CredentialView::from(&row)))

@@ -142,7 +142,7 @@ impl CredentialSession {
     async fn told(
         &self,
         kept: Result<CredentialId, CredentialError>,
-        deed: &str,
+        action: &str,
         terminal: &mut Terminal<'_>,
     ) -> ExitResult {
         let id = match kept {
@@ -161,7 +161,7 @@ impl CredentialSession {
             .await
             .context("the credential cannot be read back")?;
         if let Some(row) = row {
-            let text = || format!("{deed} {}", show::line(&row));
+            let text = || format!("{action} {}", show::line(&row));
             self.format
                 .print(terminal, || show::json_line(&row), text)?;
         }

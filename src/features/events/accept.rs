@@ -23,7 +23,7 @@ pub struct DeliveryReceipt {
     pub is_allowed: bool,
 }
 
-/// Stores a delivery, so that every server finds it, and nudges those who work on it.
+/// Stores a delivery, so that every server finds it, and wakes the workers.
 pub async fn accept(
     ctx: &Ctx,
     new: &NewDelivery,
@@ -32,8 +32,8 @@ pub async fn accept(
     let is_allowed = is_allowed(ctx, &parsed.event);
     let stored = store(ctx, new, parsed).await?;
     if let Accepted::New(_) = stored {
-        ctx.nudge.nudge();
-        ctx.mirror_nudge.nudge();
+        ctx.wake_up.send();
+        ctx.mirror_wake_up.send();
     }
     Ok(DeliveryReceipt { stored, is_allowed })
 }

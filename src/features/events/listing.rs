@@ -260,7 +260,7 @@ impl ListingPages<'_> {
         if self.mend(&pull).await? {
             self.found.repaired += 1;
             info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found a change of a pull request that no event had reported");
-            ctx.nudge.nudge();
+            ctx.wake_up.send();
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl ListingPages<'_> {
                     &pull.at,
                     HeadNews::Found {
                         known,
-                        at: &pull.standing(),
+                        at: &pull.pull_head(),
                     },
                 )
                 .await?;
@@ -295,7 +295,7 @@ impl ListingPages<'_> {
             close_pull(ctx, pull, &Actor::lockkeeper(Origin::Reconciler)).await?;
             return Ok(true);
         }
-        Ok(known != Some(&pull.standing()) && handle_found(ctx, pull, known).await?)
+        Ok(known != Some(&pull.pull_head()) && handle_found(ctx, pull, known).await?)
     }
 
     /// Stops if few requests are left in the rate limit. Otherwise it counts the next request.

@@ -50,7 +50,7 @@ pub(super) async fn handle(
             return Ok(DeliveryEnd::ignored(format!("the delivery is late: {why}")));
         }
     };
-    let at = event.standing();
+    let at = event.pull_head();
     let news = HeadNews::Told(at.as_ref());
     Ok(
         match take_up(ctx, Some(delivery), &event, actor, news).await? {
@@ -67,7 +67,7 @@ pub(crate) async fn found(
     pull: &Pull,
     known: Option<&PullHead>,
 ) -> Result<bool, JobError> {
-    let at = pull.standing();
+    let at = pull.pull_head();
     let news = HeadNews::Found { known, at: &at };
     let Some(action) = missed_action(ctx, pull, known).await? else {
         ctx.store.head_note(&pull.at, news).await?;
@@ -120,7 +120,7 @@ async fn missed_action(
 
 async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<EventValue, JobError> {
     let known = ctx.store.head_get(&event.pull).await?;
-    let Some(told) = event.standing() else {
+    let Some(told) = event.pull_head() else {
         return Ok(EventValue::News(event.clone()));
     };
     if !may_be_late(ctx, event, known.as_ref()).await? {
@@ -139,7 +139,7 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<EventValue, JobError
             pull.state
         )));
     }
-    if known == Some(pull.standing()) {
+    if known == Some(pull.pull_head()) {
         return Ok(found());
     }
     let (head, base_branch) = (Some(pull.head), Some(pull.base_branch));

@@ -22,10 +22,10 @@ pub(super) struct Release<'a> {
 /// Returns the leases that the user may see, by key: those of mirrors, limited to an owner or not, or all of them.
 pub(super) async fn seen(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     owner: Option<&str>,
 ) -> Result<Vec<LeaseRow>, WebError> {
-    Ok(match sight.repos(owner).await? {
+    Ok(match visible.repos(owner).await? {
         Some(repos) => web.store.lease_list_of_repos(&repos).await?,
         None => web.store.lease_list().await?,
     })

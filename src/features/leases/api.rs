@@ -20,10 +20,10 @@ use crate::store::{FreeLease, LeaseRow, Store};
 /// others. With `owner`: the leases of mirrors of repositories that it has claimed.
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(of): LenientQuery<OwnerQuery>,
 ) -> Result<Json<Value>, WebError> {
-    let leases = seen(&web, &sight, of.owner.as_deref()).await?;
+    let leases = seen(&web, &visible, of.owner.as_deref()).await?;
     let more = leases.len() >= usize::from(Store::LEASES_LISTED);
     let leases: Vec<Value> = leases.iter().map(view).collect();
     Ok(Json(json!({ "leases": leases, "more": more })))

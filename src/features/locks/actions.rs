@@ -67,7 +67,7 @@ fn kept(why: KeptReason, explained: &KeptLockReason) -> WebError {
         KeptReason::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
         KeptReason::PlanRunning | KeptReason::ApplyWaiting => (StatusCode::CONFLICT, "Lock in use"),
         KeptReason::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
-        KeptReason::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
+        KeptReason::NotQueued(_) => (StatusCode::CONFLICT, "Not queued"),
         KeptReason::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
     };
     let KeptLockReason {
@@ -90,12 +90,12 @@ pub(super) enum LockLookup {
 /// Finds a lock like [`find_lock`], if the user may see it.
 pub(super) async fn find_seen_lock(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     asked: &str,
 ) -> Result<LockLookup, WebError> {
     let found = find_lock(web, asked).await?;
     match &found {
-        LockLookup::One(lock) => sight.require_access(&Resource::Lock(lock)).await?,
+        LockLookup::One(lock) => visible.require_access(&Resource::Lock(lock)).await?,
         // Neither reveals anything.
         LockLookup::Several | LockLookup::None => {}
     }
@@ -123,10 +123,10 @@ async fn find_lock(web: &WebState, asked: &str) -> Result<LockLookup, WebError> 
 /// Finds the one lock that a script names.
 pub(super) async fn the_lock(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     asked: &str,
 ) -> Result<Lock, WebError> {
-    match find_seen_lock(web, sight, asked).await? {
+    match find_seen_lock(web, visible, asked).await? {
         LockLookup::One(lock) => Ok(*lock),
         LockLookup::None => Err(no_such_lock(asked)),
         LockLookup::Several => Err(several_locks(asked)),

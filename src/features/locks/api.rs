@@ -22,10 +22,10 @@ use crate::model::Subject;
 /// `GET /api/locks/{id}`
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Json<LockFactsJson>, WebError> {
-    let lock = the_lock(&web, &sight, &asked).await?;
+    let lock = the_lock(&web, &visible, &asked).await?;
     let facts = LockDetails::read(&web.store, lock).await?;
     Ok(Json(LockFactsJson::from(&facts)))
 }
@@ -68,7 +68,7 @@ pub(super) async fn change(
     State(web): State<Arc<WebState>>,
     Segment(path): Segment,
     Script(who): Script,
-    sight: VisibleScope,
+    visible: VisibleScope,
     JsonBody(wanted): JsonBody<LockChangeBody>,
 ) -> Result<Json<Done>, WebError> {
     let release = path.strip_suffix("/release").map(|asked| (asked, false));
@@ -80,7 +80,7 @@ pub(super) async fn change(
         (true, pull) => Some(receiver(pull)?),
     };
     let reason = read_reason(&wanted.reason.unwrap_or_default())?;
-    let lock = the_lock(&web, &sight, asked).await?;
+    let lock = the_lock(&web, &visible, asked).await?;
     let action = LockAction {
         to,
         force: wanted.force,

@@ -57,10 +57,10 @@ pub(super) struct AtlantisLocksQuery {
 /// Answers with the locks that the user may see, newest first, at most [`crate::store::MOST_LISTED`].
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<AtlantisLocksQuery>,
 ) -> Result<Json<AtlantisLocks>, WebError> {
-    let locks = match sight.repos(which.owner.as_deref()).await? {
+    let locks = match visible.repos(which.owner.as_deref()).await? {
         Some(repos) => web.store.lock_list_of_repos(&repos).await?,
         None => web.store.lock_list().await?,
     };
@@ -99,7 +99,7 @@ const BY_A_SCRIPT: &str = "by a script";
 
 /// The requested lock: its identifier or its classic name.
 #[derive(Default, Deserialize)]
-pub(super) struct WhichLock {
+pub(super) struct AtlantisLockQuery {
     id: Option<String>,
 }
 
@@ -107,11 +107,11 @@ pub(super) struct WhichLock {
 pub(super) async fn discard(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    sight: VisibleScope,
-    LenientQuery(which): LenientQuery<WhichLock>,
+    visible: VisibleScope,
+    LenientQuery(which): LenientQuery<AtlantisLockQuery>,
 ) -> Result<&'static str, WebError> {
     let asked = which.id.ok_or_else(|| WebError::query_wanted("id"))?;
-    let lock = the_lock(&web, &sight, &asked).await?;
+    let lock = the_lock(&web, &visible, &asked).await?;
     let action = LockAction {
         to: None,
         force: true,

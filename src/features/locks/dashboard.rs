@@ -136,11 +136,11 @@ impl LockLine {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(params): LenientQuery<DashboardQuery>,
 ) -> Result<Response, WebError> {
     let (now, search) = (web.clock.now(), SearchWords::new(&params.q));
-    let repos = sight.repos(Some(&params.owner)).await?;
+    let repos = visible.repos(Some(&params.owner)).await?;
     let found = if search.is_empty() {
         newest(&web.store, repos.as_deref()).await?
     } else {
@@ -152,7 +152,7 @@ pub(super) async fn show(
         .iter()
         .map(|lock| LockLine::new(lock, now))
         .collect();
-    let stopped = apply_locks::seen(&web, &sight, None).await?;
+    let stopped = apply_locks::seen(&web, &visible, None).await?;
     let (apply_lock, other_apply_locks) = apply_locks::of_dashboard(&stopped);
     let view = DashboardPage {
         several_hosts: are_several(

@@ -112,7 +112,7 @@ async fn act(ctx: &Ctx, pull: &PullRef, due: ExpiringLocks) -> anyhow::Result<us
         }
         done += expired.len();
     }
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     Ok(done)
 }
 

@@ -19,7 +19,7 @@ pub async fn give_lock(ctx: &Ctx, giving: &HandOver) -> Result<HandOverOutcome, 
     if let HandOverOutcome::Done(given) = &gave {
         ctx.stops.stop(&given.interrupted);
     }
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     Ok(gave)
 }
 

@@ -94,7 +94,7 @@ pub const fn code(why: KeptReason) -> &'static str {
         KeptReason::PlanRunning => "plan_running",
         KeptReason::ApplyWaiting => "apply_waiting",
         KeptReason::Applied => "applied",
-        KeptReason::NotInLine(_) => "not_in_line",
+        KeptReason::NotQueued(_) => "not_in_line",
         KeptReason::Circle(_) => "circle",
     }
 }
@@ -107,7 +107,7 @@ pub fn explain(lock: &Lock, why: KeptReason, executable: &str) -> KeptLockReason
         KeptReason::PlanRunning => plan_running(lock),
         KeptReason::ApplyWaiting => apply_waiting(lock),
         KeptReason::Applied => applied(lock),
-        KeptReason::NotInLine(to) => not_in_line(to, executable),
+        KeptReason::NotQueued(to) => not_queued(to, executable),
         KeptReason::Circle(to) => circle(to),
     };
     KeptLockReason {
@@ -184,7 +184,7 @@ fn applied(lock: &Lock) -> Said {
     )
 }
 
-fn not_in_line(to: Subject, executable: &str) -> Said {
+fn not_queued(to: Subject, executable: &str) -> Said {
     (
         Some("pull"),
         format!("Pull request #{to} is not queued for this lock."),
@@ -249,7 +249,7 @@ mod tests {
             KeptReason::PlanRunning,
             KeptReason::ApplyWaiting,
             KeptReason::Applied,
-            KeptReason::NotInLine(Subject::pull(7)),
+            KeptReason::NotQueued(Subject::pull(7)),
             KeptReason::Circle(Subject::pull(7)),
         ];
         for why in whys {

@@ -151,24 +151,24 @@ impl PlanLine {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
     let Ok(id) = asked.parse::<LockId>() else {
-        return lead_to(&web, &sight, &asked).await;
+        return lead_to(&web, &visible, &asked).await;
     };
     let lock = web
         .store
         .lock_get(id)
         .await?
         .ok_or_else(|| no_such_lock(&asked))?;
-    sight.require_access(&Resource::Lock(&lock)).await?;
+    visible.require_access(&Resource::Lock(&lock)).await?;
     let now = web.clock.now();
     let LockDetails {
         lock,
         change,
         plans,
-        standing,
+        lock_use,
         waiters,
         history,
     } = LockDetails::read(&web.store, lock).await?;
@@ -177,7 +177,7 @@ pub(super) async fn show(
         classic: lock.key.to_string(),
         change: change.map(ChangeNumber::get),
         plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
-        obstacle: KeptReason::of(&standing).map(|why| ReleaseObstacle::new(&web, &lock, why)),
+        obstacle: KeptReason::of(&lock_use).map(|why| ReleaseObstacle::new(&web, &lock, why)),
         waiting: waiters.len(),
         waiters: waiters
             .iter()
@@ -201,15 +201,19 @@ pub(super) struct ById {
 /// `GET /lock?id=…`, where Atlantis shows a lock.
 pub(super) async fn by_query(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(by): LenientQuery<ById>,
 ) -> Result<Response, WebError> {
     let asked = by.id.ok_or_else(|| WebError::query_wanted("id"))?;
-    lead_to(&web, &sight, &asked).await
+    lead_to(&web, &visible, &asked).await
 }
 
-async fn lead_to(web: &WebState, sight: &VisibleScope, asked: &str) -> Result<Response, WebError> {
-    let path = match find_seen_lock(web, sight, asked).await? {
+async fn lead_to(
+    web: &WebState,
+    visible: &VisibleScope,
+    asked: &str,
+) -> Result<Response, WebError> {
+    let path = match find_seen_lock(web, visible, asked).await? {
         LockLookup::One(lock) => format!("/locks/{}", lock.id),
         LockLookup::Several => format!(
             "/?q={}",

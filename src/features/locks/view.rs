@@ -26,7 +26,7 @@ pub struct LockDetails {
     /// Plans of the holder that the lock protects.
     pub plans: Vec<PlanRecord>,
     /// Use of the lock at this moment.
-    pub standing: LockUse,
+    pub lock_use: LockUse,
     /// Queue of the lock, in order.
     pub waiters: Vec<Waiter>,
     /// Events of the lock, newest first.
@@ -43,7 +43,7 @@ impl LockDetails {
         Ok(Self {
             plans,
             change: store.change_number(&lock.pull).await?,
-            standing: store.lock_standing(&lock).await?,
+            lock_use: store.lock_use(&lock).await?,
             waiters: store.waiter_list(&lock.key).await?,
             history: store.lock_event_list_of(&lock.key, MOST_EVENTS).await?,
             lock,
@@ -160,9 +160,9 @@ impl From<&LockDetails> for LockFactsJson {
             lock: LockJson::from(&facts.lock),
             change: facts.change.map(ChangeNumber::get),
             plans: facts.plans.iter().map(PlanJson::from).collect(),
-            in_use: KeptReason::of(&facts.standing).map(locks::code),
+            in_use: KeptReason::of(&facts.lock_use).map(locks::code),
             at_work: facts
-                .standing
+                .lock_use
                 .at_work
                 .iter()
                 .map(|(_, kind)| *kind)

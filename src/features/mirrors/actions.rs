@@ -26,10 +26,10 @@ pub(super) fn read_state(text: &str) -> Option<SyncState> {
 /// Returns the mirrors of a repository by disk, if the user may see them.
 pub(super) async fn mirrors_of(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     repo: &RepoId,
 ) -> Result<Vec<MirrorRow>, WebError> {
-    sight.require_access(&Resource::Repository(repo)).await?;
+    visible.require_access(&Resource::Repository(repo)).await?;
     let query = MirrorQuery {
         repo: Some(repo.clone()),
         ..MirrorQuery::default()
@@ -60,7 +60,7 @@ pub(super) async fn ask(
     match web.store.mirror_ask(repo, &cause).await? {
         0 => Err(no_such_mirror(&repo.to_string())),
         mirrors => {
-            web.mirror_nudge.nudge();
+            web.mirror_wake_up.send();
             info!(who = who.name(), %repo, mirrors, reason = reason.as_str(), "Somebody requested a sync");
             Ok(mirrors)
         }

@@ -34,11 +34,11 @@ pub(super) struct MirrorListQuery {
 /// the page to request for more, or `null`.
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(search): LenientQuery<MirrorListQuery>,
 ) -> Result<Json<Value>, WebError> {
     let (repos, page) = (
-        sight.repos(search.owner.as_deref()).await?,
+        visible.repos(search.owner.as_deref()).await?,
         search.page.unwrap_or(1).max(1),
     );
     let search = MirrorSearch {
@@ -59,11 +59,11 @@ pub(super) async fn list(
 /// `GET /api/repos/{host}/{path}`: the mirrors of one repository, by disk.
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Json<Value>, WebError> {
     let repo = read_repo(&asked)?;
-    let mirrors: Vec<Value> = mirrors_of(&web, &sight, &repo)
+    let mirrors: Vec<Value> = mirrors_of(&web, &visible, &repo)
         .await?
         .iter()
         .map(view)

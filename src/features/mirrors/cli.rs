@@ -241,7 +241,7 @@ fn or_never(at: Option<DateTime<Utc>>) -> String {
 
 fn line(row: &MirrorRow) -> String {
     let state = &row.state;
-    let standing = if state.evicted_at.is_some() {
+    let label = if state.evicted_at.is_some() {
         "removed to free disk space"
     } else {
         state.state.as_str()
@@ -262,9 +262,9 @@ fn line(row: &MirrorRow) -> String {
         .as_ref()
         .map(|lines| format!(" without {}", lines.replace('\n', "; ")));
     format!(
-        "{} on disk {}: {standing}, last success {}, references {}{}{}{}",
+        "{} on disk {}: {label}, last success {}, references {}{}{}{}",
         row.repo,
-        row.home,
+        row.data_dir_id,
         or_never(state.succeeded_at),
         state.verification,
         refused.unwrap_or_default(),
@@ -360,7 +360,7 @@ mod tests {
     fn data() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
-            let (store, home, at) = (
+            let (store, data_dir_id, at) = (
                 open(&dir).await,
                 "disk-1".parse().unwrap(),
                 SystemClock.now(),
@@ -368,7 +368,7 @@ mod tests {
             let [infra, labs]: [RepoId; 2] =
                 ["github.com/acme/infra", "github.com/acme/labs"].map(|repo| repo.parse().unwrap());
             for repo in [&infra, &labs] {
-                assert!(store.mirror_know(&home, repo).await.unwrap());
+                assert!(store.mirror_know(&data_dir_id, repo).await.unwrap());
             }
             let holder = "one/1".to_owned();
             let lease = AttemptLease {
@@ -386,7 +386,10 @@ mod tests {
                 jitter: Jitter::of("x"),
             };
             for event in [MirrorEvent::Started { at, lease }, failed] {
-                let change = store.mirror_change(&home, &infra, &event).await.unwrap();
+                let change = store
+                    .mirror_change(&data_dir_id, &infra, &event)
+                    .await
+                    .unwrap();
                 assert!(matches!(change, MirrorChange::Changed(_)), "{change:?}");
             }
         })
@@ -497,10 +500,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
             let store = open(&dir).await;
-            for home in ["disk-1", "disk-2"] {
+            for data_dir_id in ["disk-1", "disk-2"] {
                 assert_eq!(
                     store
-                        .repository_event_begin(&home.parse().unwrap())
+                        .repository_event_begin(&data_dir_id.parse().unwrap())
                         .await
                         .unwrap(),
                     0

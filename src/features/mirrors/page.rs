@@ -95,7 +95,7 @@ struct SyncRequester {
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(params): LenientQuery<MirrorsQuery>,
 ) -> Result<Response, WebError> {
     let (now, state, q, owner) = (
@@ -104,7 +104,7 @@ pub(super) async fn list(
         search_text(&params.q)?,
         params.owner.trim(),
     );
-    let repos = sight.repos(Some(owner)).await?;
+    let repos = visible.repos(Some(owner)).await?;
     let page = i64::from(params.page.unwrap_or(1).max(1));
     let skip = (page - 1) * SHOWN;
     let search = MirrorSearch {
@@ -129,7 +129,7 @@ pub(super) async fn list(
         state: state.map_or("", |state| state.as_str()),
         states: choices(&counts, state),
         owner: shown(&owner.to_lowercase()),
-        owners: sight.owners_to_choose().await?,
+        owners: visible.owners_to_choose().await?,
         found: found.count,
         all: counts.iter().map(|(_, count)| count).sum(),
         mirrors: found
@@ -215,7 +215,7 @@ impl MirrorLine {
         let state = &row.state;
         Self {
             repo: row.repo.to_string(),
-            disk: row.home.to_string(),
+            disk: row.data_dir_id.to_string(),
             badge: badge(state),
             succeeded: state.succeeded_at.map(|at| PastTime::new(at, now)),
             retry: state.retry_at.map(|at| FutureTime::new(at, now)),
@@ -300,13 +300,13 @@ impl MirrorView {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     LenientQuery(params): LenientQuery<MirrorsQuery>,
 ) -> Result<Response, WebError> {
     let (now, repo) = (web.clock.now(), read_repo(&asked)?);
     let owner = owner_of(&web, &repo).await?;
-    let mirrors = mirrors_of(&web, &sight, &repo)
+    let mirrors = mirrors_of(&web, &visible, &repo)
         .await?
         .iter()
         .map(|row| MirrorView::new(row, now))

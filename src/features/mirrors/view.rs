@@ -10,7 +10,7 @@ pub(super) fn view(row: &MirrorRow) -> Value {
     let state = &row.state;
     json!({
         "repo": row.repo,
-        "disk": row.home,
+        "disk": row.data_dir_id,
         "state": state.state,
         "known_since": rfc3339(row.created_at),
         "pending_at": rfc3339(state.pending_at),

@@ -17,6 +17,6 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 /// Puts the jobs of dead servers back into the queue, and ends their other leases.
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     Ok(TickResult::repaired(
-        queue::requeue_orphans(&ctx.store, &*ctx.clock, &ctx.nudge).await?,
+        queue::requeue_orphans(&ctx.store, &*ctx.clock, &ctx.wake_up).await?,
     ))
 }

@@ -39,7 +39,7 @@ const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
 const KEEP_REPOSITORY_EVENTS: TimeDelta = TimeDelta::days(1);
 /// Time after which an absent data directory is not waited for. If its server comes back, it checks everything in the
 /// directory again.
-const KEEP_HOMES: TimeDelta = TimeDelta::days(7);
+const KEEP_DATA_DIRS: TimeDelta = TimeDelta::days(7);
 /// Retention period of rate gates. A gate that was closed earlier is open, with or without its row.
 const KEEP_RATE_GATES: TimeDelta = TimeDelta::days(1);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
@@ -71,7 +71,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     gone += ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
     gone += ctx.store.reconciler_prune().await?;
     gone += ctx.store.rate_gate_prune(now - KEEP_RATE_GATES).await?;
-    gone += homes(ctx, now - KEEP_HOMES).await?;
+    gone += data_dirs(ctx, now - KEEP_DATA_DIRS).await?;
     gone += in_batches(
         ctx,
         ExpiredRows::RepositoryEvents(now - KEEP_REPOSITORY_EVENTS),
@@ -87,10 +87,10 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
 }
 
 /// Drops data directories without a sign of life since then, so that nobody waits for them.
-async fn homes(ctx: &ServerCtx, before: DateTime<Utc>) -> anyhow::Result<u64> {
+async fn data_dirs(ctx: &ServerCtx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     let dropped = ctx.store.repository_event_drop_cursors(before).await?;
-    for home in &dropped {
-        info!(%home, "Removed the records of a data directory that no server has used for a long time");
+    for data_dir_id in &dropped {
+        info!(%data_dir_id, "Removed the records of a data directory that no server has used for a long time");
     }
     Ok(dropped.len() as u64)
 }

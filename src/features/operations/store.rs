@@ -84,7 +84,7 @@ pub struct StoredCounts {
 impl Store {
     /// Counts the jobs that have not ended, by kind and stage.
     pub async fn queue_lines(&self) -> Result<Vec<QueueLine>> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         let mut lines = on_pool!(self, db => sqlx::query_as::<_, QueueLine>(
             "SELECT kind, CASE WHEN state = 'running' THEN 'running' WHEN run_after > $1 THEN 'delayed' \
              ELSE 'waiting' END AS stage, COUNT(*) AS jobs, MIN(created_at) AS oldest_at FROM jobs \
@@ -133,7 +133,7 @@ impl Store {
 
     /// Counts locks, places in their queues, and apply locks in effect.
     pub async fn held(&self) -> Result<StoredCounts> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         on_pool!(self, db => sqlx::query_as::<_, StoredCounts>(
             "SELECT (SELECT COUNT(*) FROM locks) AS locks, (SELECT COUNT(*) FROM lock_waiters) AS waiters, \
              (SELECT COUNT(*) FROM apply_locks WHERE ends_at IS NULL OR ends_at > $1) AS apply_locks")

@@ -39,7 +39,7 @@ pub(super) struct OwnerFilter {
 /// `GET /api/owners?after=…`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<OwnerFilter>,
 ) -> Result<Json<Owners>, WebError> {
     let after = which
@@ -47,7 +47,7 @@ pub(super) async fn list(
         .as_deref()
         .map(|name| owner_name("after", name))
         .transpose()?;
-    let owners = match sight.narrowed(None).await? {
+    let owners = match visible.narrowed(None).await? {
         Some(mut own) => {
             own.retain(|owner| after.as_ref().is_none_or(|after| owner.name > *after));
             first_of(own, PAGE, |owner| owner.name.clone())

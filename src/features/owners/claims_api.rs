@@ -38,12 +38,12 @@ pub(super) struct ClaimFilter {
 /// `GET /api/claims?url=…`, `?owner=…`, `?after=…`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<ClaimFilter>,
 ) -> Result<Json<ClaimList>, WebError> {
     if let Some(url) = &which.url {
         let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
-        sight
+        visible
             .require_access(&Resource::of_owner(
                 claim.as_ref().map(|claim| &claim.owner),
             ))
@@ -59,7 +59,7 @@ pub(super) async fn list(
         .map(|url| repo_url(&web, "after", url))
         .transpose()?;
     let mut claims = Vec::new();
-    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+    for owner in each(visible.narrowed(which.owner.as_deref()).await?) {
         claims.extend(web.store.claim_list(owner, after.as_ref(), PAGE).await?);
     }
     let claims = first_of(claims, PAGE, |claim| claim.url.clone());

@@ -51,14 +51,14 @@ pub(super) struct NewOwner {
 pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     form: Confirmed<NewOwner>,
 ) -> Result<Response, WebError> {
     let added = add_owner(&web, &form.who.at_page(), form.fields.name.trim()).await;
     let again = |wrong| {
         list_page(
             &visitor,
-            &sight,
+            &visible,
             SentForm {
                 typed: form.fields,
                 wrong,
@@ -83,13 +83,13 @@ async fn add_owner(web: &WebState, who: &NetworkRequester, name: &str) -> Result
 pub(super) async fn remove(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     form: Confirmed<EmptyForm>,
 ) -> Result<Response, WebError> {
     let removed = remove_owner(&web, &form.who.at_page(), &asked).await;
     taken_or_again(&web, removed, &[], |wrong| {
-        owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
+        owner_page(&web, (&visitor, &visible), &asked, refused(wrong))
     })
     .await
 }
@@ -164,12 +164,12 @@ impl NewApp {
 pub(super) async fn add_app(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     form: Confirmed<NewApp>,
 ) -> Result<Response, WebError> {
     let added = register(&web, &form.who.at_page(), &asked, &form.fields).await;
-    let again = |wrong| owner_page(&web, (&visitor, &sight), &asked, form.fields.again(wrong));
+    let again = |wrong| owner_page(&web, (&visitor, &visible), &asked, form.fields.again(wrong));
     taken_or_again(&web, added, NewApp::NAMES, again).await
 }
 
@@ -194,13 +194,13 @@ async fn register(
 pub(super) async fn remove_thing(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment((asked, things, id)): Segment<(String, String, String)>,
     form: Confirmed<EmptyForm>,
 ) -> Result<Response, WebError> {
     let removed = unregister(&web, &form.who.at_page(), &asked, (&things, &id)).await;
     taken_or_again(&web, removed, &[], |wrong| {
-        owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
+        owner_page(&web, (&visitor, &visible), &asked, refused(wrong))
     })
     .await
 }

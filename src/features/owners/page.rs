@@ -67,12 +67,12 @@ impl From<&OwnerOverview> for OwnerLine {
 /// `GET /owners`
 pub(super) async fn list(
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(OwnersQuery { notice: code }): LenientQuery<OwnersQuery>,
 ) -> Result<Response, WebError> {
     list_page(
         &visitor,
-        &sight,
+        &visible,
         SentForm {
             notice: notice(&code),
             ..SentForm::default()
@@ -84,10 +84,10 @@ pub(super) async fn list(
 /// Renders the page of all owners that the user may see.
 pub(super) async fn list_page(
     visitor: &Visitor,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     said: SentForm<NewOwner>,
 ) -> Result<Response, WebError> {
-    let owners = sight.owners_seen().await?;
+    let owners = visible.owners_seen().await?;
     let is_cut = is_full(owners.len(), VisibleScope::MOST_OWNERS);
     visitor.page(
         "owners.html",
@@ -165,13 +165,13 @@ impl From<&CredentialRow> for CredentialLine {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     LenientQuery(OwnersQuery { notice: code }): LenientQuery<OwnersQuery>,
 ) -> Result<Response, WebError> {
     owner_page(
         &web,
-        (&visitor, &sight),
+        (&visitor, &visible),
         &asked,
         SentForm {
             notice: notice(&code),
@@ -184,12 +184,12 @@ pub(super) async fn show(
 /// Renders the page of an owner.
 pub(super) async fn owner_page(
     web: &WebState,
-    (visitor, sight): (&Visitor, &VisibleScope),
+    (visitor, visible): (&Visitor, &VisibleScope),
     asked: &str,
     said: SentForm<NewApp>,
 ) -> Result<Response, WebError> {
     let name = OwnerName::new(asked).map_err(|_| WebError::no_such_owner(asked))?;
-    sight.require_access(&Resource::Owner(&name)).await?;
+    visible.require_access(&Resource::Owner(&name)).await?;
     let owner = web
         .store
         .owner_get(&name)
@@ -215,7 +215,7 @@ pub(super) async fn owner_page(
         applications: applications.iter().map(ApplicationLine::from).collect(),
         credentials: credentials.iter().map(CredentialLine::from).collect(),
         is_cut,
-        is_whole: sight.owners().is_none(),
+        is_whole: visible.owners().is_none(),
     };
     visitor.page("owner.html", &page)
 }
@@ -257,13 +257,13 @@ struct ClaimsPage {
 pub(super) async fn claims(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     LenientQuery(which): LenientQuery<ClaimsQuery>,
 ) -> Result<Response, WebError> {
     let asked = which.owner.trim();
     // An invalid place means the first page.
     let (after, mut claims) = (RepoUrl::normalised(&which.after).ok(), Vec::new());
-    for owner in each(sight.narrowed(Some(asked)).await?) {
+    for owner in each(visible.narrowed(Some(asked)).await?) {
         claims.extend(web.store.claim_list(owner, after.as_ref(), MOST).await?);
     }
     let claims = first_of(claims, MOST, |claim| claim.url.clone());
@@ -271,7 +271,7 @@ pub(super) async fn claims(
     let page = ClaimsPage {
         next: last.map(|last| query(&[("owner", asked), ("after", last.url.as_str())])),
         claims: claims.iter().map(ClaimLine::from).collect(),
-        owners: sight.owners_to_choose().await?,
+        owners: visible.owners_to_choose().await?,
         owner: shown(&asked.to_lowercase()),
     };
     visitor.page("claims.html", &page)

@@ -14,7 +14,9 @@ use crate::features::replies::Reply;
 use crate::model::{Actor, CommandId, CommandKind, Origin, code_span};
 use crate::queue::JobError;
 use crate::render::{Body, CancelEffect, CancelLine, UserText};
-use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, StopRequest};
+use crate::store::{
+    CancelTarget, Cancelled, CommandRow, CommandState, FinishedCommand, StopRequest,
+};
 
 /// Carries out a `cancel` that somebody commented.
 pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
@@ -40,7 +42,7 @@ pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
     };
     cancel(
         ctx,
-        CancelWhat::OfPull(&row.pull),
+        CancelTarget::OfPull(&row.pull),
         &row.actor,
         command.force,
         ends,
@@ -57,7 +59,7 @@ pub async fn one(
     who: &Actor,
     force: bool,
 ) -> Result<Cancelled, sqlx::Error> {
-    cancel(ctx, CancelWhat::One(id), who, force, |cancelled| {
+    cancel(ctx, CancelTarget::One(id), who, force, |cancelled| {
         dropped(ctx, cancelled, who)
     })
     .await
@@ -65,7 +67,7 @@ pub async fn one(
 
 async fn cancel(
     ctx: &Ctx,
-    what: CancelWhat<'_>,
+    target: CancelTarget<'_>,
     who: &Actor,
     force: bool,
     ends: impl FnOnce(&Cancelled) -> Vec<FinishedCommand>,
@@ -77,7 +79,7 @@ async fn cancel(
     };
     let cancelled = ctx
         .store
-        .command_cancel(what, &why(who), force, ends)
+        .command_cancel(target, &why(who), force, ends)
         .await?;
     for end in &ended {
         let dropped = cancelled.dropped.iter().find(|row| row.id == end.id);
@@ -89,7 +91,7 @@ async fn cancel(
     }
     let running: Vec<_> = cancelled.interrupted.iter().map(|row| row.id).collect();
     ctx.stops.stop(&running);
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     let (dropped, spared) = (cancelled.dropped.len(), cancelled.spared.len());
     info!(
         who = who.login,

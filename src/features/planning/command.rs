@@ -85,7 +85,7 @@ impl CommandCx<'_> {
             .store
             .command_start(self.row.id, Some(head), &outbox)
             .await?;
-        self.ctx.nudge.nudge();
+        self.ctx.wake_up.send();
         if has_begun {
             Ok(())
         } else {
@@ -146,7 +146,7 @@ impl CommandCx<'_> {
     pub async fn push(&self, job: Option<NewJob>) -> Result<(), JobError> {
         if let Some(job) = job {
             self.ctx.store.job_push(&job).await?;
-            self.ctx.nudge.nudge();
+            self.ctx.wake_up.send();
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl CommandCx<'_> {
             return Err(taken_over());
         }
         if status.is_some() {
-            self.ctx.nudge.nudge();
+            self.ctx.wake_up.send();
         }
         tally::run(self.ctx, run, report.outcome).await;
         self.ctx.runs.hub.announce(run);
@@ -305,7 +305,7 @@ pub(super) fn headline(report: &ProjectReport) -> Option<String> {
     if let Some(holder) = &report.held_by {
         if let Some(place) = holder.place {
             let called = holder.pull.called_short(holder.application.as_deref());
-            return Some(status::in_line(&called, &holder.who, place));
+            return Some(status::queued(&called, &holder.who, place));
         }
         let called = holder.pull.called(holder.application.as_deref());
         return Some(format!(
@@ -432,7 +432,7 @@ async fn note_head(
     if pull.at.subject.is_application() {
         return Ok(());
     }
-    let (at, known) = (pull.standing(), known.map(|known| &known.at));
+    let (at, known) = (pull.pull_head(), known.map(|known| &known.at));
     match (pull.state, spec) {
         (PullState::Closed | PullState::Merged, _) => Ok(()),
         (PullState::Open, CommandSpec::Autoplan) if known == Some(&at) => Ok(()),

@@ -27,7 +27,7 @@ pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> Pr
 
 /// Reports that another pull request holds the lock and this one is queued for it, so nobody has to request the plan
 /// again.
-pub(super) fn in_line(
+pub(super) fn queued(
     cx: &CommandCx<'_>,
     report: ProjectReport,
     holder: &Lock,
@@ -41,7 +41,7 @@ pub(super) fn in_line(
     let called = holder.pull.subject.called_short(holder.title.as_deref());
     let status = Some(format!(
         "{}.",
-        status::in_line(&called, &holder.holder.login, place)
+        status::queued(&called, &holder.holder.login, place)
     ));
     ProjectReport {
         outcome: ProjectOutcome::Waiting,
@@ -53,7 +53,7 @@ pub(super) fn in_line(
 }
 
 /// Reports that another pull request holds the lock and this one is not queued for it.
-pub(super) fn not_in_line(
+pub(super) fn not_queued(
     cx: &CommandCx<'_>,
     report: ProjectReport,
     holder: &Lock,

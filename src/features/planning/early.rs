@@ -1,8 +1,8 @@
-//! Questions to the forge whose answers a command probably needs. They are asked while the forge is asked for the pull
-//! request, because over the internet one question takes longer than everything that Lockkeeper does between two.
+//! Requests to the forge whose answers a command probably needs. They are sent together with the one for the pull
+//! request, because over the internet one request takes longer than everything that Lockkeeper does between two of them.
 //!
-//! They rest on what was known of the pull request before. An answer counts only if the pull request is still like that;
-//! otherwise the command asks again, as it does if there is no answer.
+//! They are about the head and the base branch that were known before. An answer counts only if the pull request still
+//! has both. Otherwise, and without an answer, the command asks again.
 
 use super::{CommandSpec, permission};
 use crate::boxed::boxed;
@@ -87,7 +87,7 @@ async fn of_base(
     }
 }
 
-/// What a command wants to know about the base branch.
+/// Question of a command about the base branch.
 enum BaseQuestion {
     None,
     /// Does the mirror have its newest commit?

@@ -8,7 +8,7 @@
 //! | `command.rs` | the life of one command, from its row to its reply |
 //! | `guards.rs`, `permission.rs` | may the command run on this pull request, and for this user |
 //! | `plan.rs`, `apply/`, `state_commands.rs`, `version.rs` | the commands that run a program |
-//! | `project_run.rs`, `course.rs` | the life of one run, the same for all of them |
+//! | `project_run.rs`, `progress.rs` | the life of one run, the same for all of them |
 //! | `projects.rs`, `projects/`, `config_file.rs` | the checkout, and which projects a command concerns |
 //! | `command_configs.rs` | stores the configuration of commands whose hooks may have written it |
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
@@ -33,7 +33,6 @@ mod command;
 mod command_configs;
 mod config_file;
 mod conflicts;
-mod course;
 mod early;
 mod explain;
 mod give_up;
@@ -48,6 +47,7 @@ mod permission;
 mod plan;
 mod policies;
 mod policy_checks;
+mod progress;
 mod project_run;
 mod projects;
 mod seen;

@@ -52,14 +52,14 @@ impl Findings {
         kind: RunKind,
     ) -> Result<Mergeability, ForgeError> {
         let settings = &cx.ctx.settings;
-        let aside = IgnoredStatuses {
+        let ignored = IgnoredStatuses {
             name: &settings.comments.status_name,
             kinds: yet_to_come(kind),
             others: &settings.comments.ignored_status_names,
         };
         let ask = async {
             let forge = cx.ctx.forges.of(&cx.pull.at.repo)?;
-            forge.mergeability(&cx.pull.at, &aside).await
+            forge.mergeability(&cx.pull.at, &ignored).await
         };
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }
@@ -147,7 +147,7 @@ pub(super) async fn refusal_of_plan(
         return Ok(asking.unmet_by_application(&demands));
     }
     let facts = asking.facts(&demands).await?;
-    Ok(asking.judge(&demands, &facts))
+    Ok(asking.check(&demands, &facts))
 }
 
 /// Returns why a plan may not be applied, if so. A requirement that cannot be checked is not met.
@@ -170,7 +170,7 @@ pub(super) async fn refusal_of_apply(
         return asking.unmet_by_application(demands);
     }
     let facts = asking.facts(demands).await.unwrap_or_default();
-    asking.judge(demands, &facts)
+    asking.check(demands, &facts)
 }
 
 /// Returns why a pull request may not be merged after its apply, if so: the same requirements must be met. Retries
@@ -191,7 +191,7 @@ pub(super) async fn refusal_of_merge(
         patient: true,
     };
     let facts = asking.facts(demands).await?;
-    Ok(asking.judge(demands, &facts))
+    Ok(asking.check(demands, &facts))
 }
 
 /// Returns why an import or a `state rm` may not change the state of a project, if so. A requirement that cannot be
@@ -213,7 +213,7 @@ pub(super) async fn refusal_of_state_change(
         patient: false,
     };
     let facts = asking.facts(&demands).await.unwrap_or_default();
-    asking.judge(&demands, &facts)
+    asking.check(&demands, &facts)
 }
 
 /// Question about requirements, and its purpose.
@@ -298,7 +298,7 @@ impl RequirementQuestion<'_> {
         self.cx.pull.at.subject.is_application()
     }
 
-    fn judge(&self, demands: &Demands, facts: &RequirementFacts) -> Option<UserText> {
+    fn check(&self, demands: &Demands, facts: &RequirementFacts) -> Option<UserText> {
         let Self { cx, planned, .. } = self;
         let settings = &cx.ctx.settings;
         let words = SentenceNames {

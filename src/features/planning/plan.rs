@@ -10,10 +10,10 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
-use super::conflicts::{in_line, not_in_line};
-use super::course::StageProgress;
+use super::conflicts::{not_queued, queued};
 use super::hooks::HookFacts;
 use super::policy_checks;
+use super::progress::StageProgress;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
@@ -158,16 +158,16 @@ async fn run(
         statuses: ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Plan, work.projects.len()).await?,
         not_known: &work.not_known,
     };
-    let mut course = StageProgress::new(work.aborts());
+    let mut progress = StageProgress::new(work.aborts());
     for stage in work.stages() {
-        let halted = course.halted(stage.group);
+        let halted = progress.halted(stage.group);
         let groups = stage
             .members
             .iter()
             .map(|group| boxed(|| plan_group(cx, &work, group, &order, halted.as_ref())));
         let reports = join_all(groups).await;
         cx.abandoned()?;
-        course.add(
+        progress.add(
             stage.group,
             reports
                 .into_iter()
@@ -177,7 +177,7 @@ async fn run(
                 .collect(),
         );
     }
-    let mut reports = course.into_reports();
+    let mut reports = progress.into_reports();
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);
     }
@@ -275,14 +275,14 @@ async fn take_locks(
         .filter(|project| !denied.contains_key(&project.key));
     let requests: Vec<LockRequest> = granted.filter_map(request).collect();
     // People who request a run of an application do not expect one hours later.
-    let in_line = cx.ctx.settings.locking.queue && !cx.pull.at.subject.is_application();
+    let may_queue = cx.ctx.settings.locking.queue && !cx.pull.at.subject.is_application();
     let all = locks::take_all(
         &cx.ctx.store,
         &cx.pull.at,
         &cx.pull.url,
         &requests,
         &cause(cx),
-        in_line,
+        may_queue,
     )
     .await?;
     tally::locks(cx.ctx, &all);
@@ -333,10 +333,10 @@ async fn refused(
 ) -> Result<Reply, JobError> {
     turn::pass_on(cx.ctx, cx.row, wanted.waited_for()).await?;
     let targeted = !wanted.is_everything();
-    let standing = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let stays = targeted && !standing.is_empty();
+    let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let stays = targeted && !newest.is_empty();
     let status = if stays {
-        standing.plan_status(cx.ctx)
+        newest.plan_status(cx.ctx)
     } else {
         replies::broken_status(cx.ctx, RunKind::Plan)
     };
@@ -350,7 +350,7 @@ async fn answer(
     reports: Vec<ProjectReport>,
     order: &PlanRequest<'_>,
 ) -> Result<Reply, JobError> {
-    let standing = if order.wanted.is_everything() {
+    let newest = if order.wanted.is_everything() {
         NewestRuns::of_search(cx.ctx, &cx.pull.at, &cx.pull.head, cx.row.id).await?
     } else {
         NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
@@ -371,10 +371,10 @@ async fn answer(
             return Ok(told(cx, reports, order));
         }
     }
-    let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(policy_checks::status(cx, &standing, |project| work.policies(project)).await?);
+    let mut statuses = vec![newest.plan_status(cx.ctx)];
+    statuses.extend(policy_checks::status(cx, &newest, |project| work.policies(project)).await?);
     statuses.extend(
-        standing
+        newest
             .apply_status_after_plan(cx.ctx, cx.pull, cx.row.id)
             .await?,
     );
@@ -494,7 +494,7 @@ async fn plan_project(
         cx.status_job(status)
     };
     let id = order.statuses.create_run(cx.ctx, &new, running).await?;
-    cx.ctx.nudge.nudge();
+    cx.ctx.wake_up.send();
     let run = ProjectRun {
         cx,
         project: &project.key,
@@ -525,7 +525,7 @@ impl Planning<'_> {
         match self.order.locks.took.get(&self.project.key) {
             Some(TakeOutcome::Held(lock)) => Some(lock),
             Some(
-                TakeOutcome::InLine { .. } | TakeOutcome::Refused { .. } | TakeOutcome::PullClosed,
+                TakeOutcome::Queued { .. } | TakeOutcome::Refused { .. } | TakeOutcome::PullClosed,
             )
             | None => None,
         }
@@ -766,8 +766,8 @@ impl Task for Planning<'_> {
 fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &TakeOutcome) -> ProjectReport {
     match took {
         TakeOutcome::Held(_) => report,
-        TakeOutcome::InLine { holder, place } => in_line(cx, report, holder, *place),
-        TakeOutcome::Refused { holder, why } => not_in_line(cx, report, holder, why),
+        TakeOutcome::Queued { holder, place } => queued(cx, report, holder, *place),
+        TakeOutcome::Refused { holder, why } => not_queued(cx, report, holder, why),
         TakeOutcome::PullClosed => {
             stopped(report, "the pull request was closed before its turn came.")
         }

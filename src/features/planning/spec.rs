@@ -29,7 +29,7 @@ pub enum CommandSpec {
 pub struct HandedLocks {
     /// Projects to plan, with their arguments.
     pub asks: Vec<QueuedPlan>,
-    /// Reasons of the turn, a clause each, such as `next in line after pull request 1`.
+    /// Reasons of the turn, a clause each, such as `next in the queue after pull request 1`.
     pub reasons: Vec<String>,
 }
 

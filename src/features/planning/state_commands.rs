@@ -23,8 +23,8 @@ use tracing::{Instrument, info_span};
 use change::Changing;
 
 use super::CommandCx;
-use super::course::StageProgress;
 use super::hooks::HookFacts;
+use super::progress::StageProgress;
 use super::project_run::ProjectRun;
 use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
@@ -195,16 +195,16 @@ async fn run(cx: &CommandCx<'_>, order: &StateChangeRequest<'_>) -> Result<Reply
     }
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let runs = runs_to_come(cx, order.change, &work).await?;
-    let mut course = StageProgress::new(work.aborts());
+    let mut progress = StageProgress::new(work.aborts());
     for stage in work.stages() {
-        let halted = course.halted(stage.group);
+        let halted = progress.halted(stage.group);
         let groups = stage
             .members
             .iter()
             .map(|group| change_group(cx, &work, order, group, &runs, halted.as_ref()));
         let reports = join_all(groups).await;
         cx.left_to_others()?;
-        course.add(
+        progress.add(
             stage.group,
             reports
                 .into_iter()
@@ -215,7 +215,7 @@ async fn run(cx: &CommandCx<'_>, order: &StateChangeRequest<'_>) -> Result<Reply
         );
     }
     let statuses = discarded(cx, &plans).await?;
-    Ok(Reply::new(Body::Projects(course.into_reports())).with_statuses(&cx.pull.head, statuses))
+    Ok(Reply::new(Body::Projects(progress.into_reports())).with_statuses(&cx.pull.head, statuses))
 }
 
 /// Refuses a command if somebody has pushed since its comment was read: it would run code that its author has not seen.

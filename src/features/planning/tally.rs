@@ -35,7 +35,7 @@ pub(crate) fn locks(ctx: &Ctx, all: &TakeAll) {
     for took in all.took.values() {
         let outcome = match took {
             TakeOutcome::Held(_) => "held",
-            TakeOutcome::InLine { .. } => "in_line",
+            TakeOutcome::Queued { .. } => "in_line",
             TakeOutcome::Refused { .. } => "refused",
             TakeOutcome::PullClosed => "closed",
         };

@@ -26,7 +26,7 @@ pub(crate) async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError
         command(pull, &turns)
     };
     ctx.store.command_create_for_turn(pull, take, job).await?;
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     // Pull requests behind it in the queue wait for this one now.
     for key in handed {
         replies::set_queued_statuses(ctx, &key).await?;

@@ -82,11 +82,11 @@ pub use peers::{
     PeerExchange, PeerLimits, PeerPushes, PeerState, PeerTerms, PeerUrl, PeerWalk, PullReport,
     PushReport, WaitingDownload, check_join, check_members, check_page, check_push,
 };
-pub(crate) use peers::{PeerDoor, routes as peer_routes};
+pub(crate) use peers::{PeerServer, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};
 pub(crate) use runs::{access_of_run, module_notes, plan_notices, refused_apply, used_versions};
 pub(crate) use serve::{
-    RegistryDoor, RunDoor, is_go_get, lead_go, routes as serve_routes, run_router,
+    RegistryServer, RunModuleServer, is_go_get, lead_go, routes as serve_routes, run_router,
 };
 pub use service::{Deprecated, ProvenRecord, Published, Registry, RegistryError, TakenDown};
 pub use state::{RegistryState, StateReader};

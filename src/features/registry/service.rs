@@ -241,7 +241,7 @@ impl Registry {
         })
     }
 
-    /// Nudges the reconciler that waits for new records of this deployment. Without it, they are found a moment later.
+    /// Wakes the reconciler that waits for new records of this deployment. Without it, they are found a moment later.
     #[must_use]
     pub(crate) fn waking(self, news: WakeUp) -> Self {
         Self { news, ..self }
@@ -497,7 +497,7 @@ impl Registry {
         let signer = &self.deployment.signer;
         let outcome = self.store.registry_log(signer, change, cause).await?;
         if matches!(outcome, LogOutcome::Logged(_)) {
-            self.news.nudge();
+            self.news.send();
         }
         Ok(outcome)
     }

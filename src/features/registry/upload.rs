@@ -64,7 +64,7 @@ use super::input::{read_replacement, shown_key};
 use super::lists;
 use super::packaging::{CheckedPackage, PackagingError, limits};
 use super::places::{ClientPlaces, take_all};
-use super::serve::{ReadScope, RegistryDoor, ServeRefusal, bearer_token};
+use super::serve::{ReadScope, RegistryServer, ServeRefusal, bearer_token};
 use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
 use super::tokens::{Token, TokenAction, TokenId};
@@ -108,7 +108,7 @@ pub(crate) struct RegistryUploads {
     web: Arc<WebState>,
     registry: Arc<Registry>,
     /// Knows who may read which names.
-    door: Arc<RegistryDoor>,
+    server: Arc<RegistryServer>,
     places: ClientPlaces,
     lists: Arc<Semaphore>,
 }
@@ -125,11 +125,11 @@ struct UploadPlace {
 }
 
 impl RegistryUploads {
-    pub(crate) fn new(registry: Arc<Registry>, door: Arc<RegistryDoor>) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, server: Arc<RegistryServer>) -> Self {
         Self {
-            web: Arc::clone(door.web()),
+            web: Arc::clone(server.web()),
             registry,
-            door,
+            server,
             places: ClientPlaces::new(AT_ONCE, AT_ONCE_OF_TOKEN),
             lists: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
         }
@@ -141,7 +141,7 @@ impl RegistryUploads {
 
     /// Finds out what the sender of a request may read, and takes a place for the answer.
     pub(super) async fn list_reader(&self, headers: &HeaderMap) -> Result<ListReader, ApiRefusal> {
-        let scope = self.door.read_scope(headers).await?;
+        let scope = self.server.read_scope(headers).await?;
         let place = Arc::clone(&self.lists).acquire_owned();
         match timeout(LIST_TIME, place).await {
             Ok(Ok(place)) => Ok(ListReader {
@@ -157,7 +157,7 @@ impl RegistryUploads {
         &self,
         headers: &HeaderMap,
     ) -> Result<ListReader, ApiRefusal> {
-        let scope = self.door.read_scope(headers).await?;
+        let scope = self.server.read_scope(headers).await?;
         Ok(ListReader {
             scope,
             _place: None,

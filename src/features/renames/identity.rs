@@ -195,14 +195,14 @@ async fn arrange(
 async fn displace(ctx: &Ctx, old: &ForgeRepo, within: Option<JobId>) -> Result<(), JobError> {
     let forge = ctx.forges.of(&old.repo)?;
     let elsewhere = found(forge.repository_by_id(old.id, &old.repo).await)?;
-    let aside = ForgeRepo::new(old.id, old.displaced());
-    rename(ctx, &aside, &old.repo, within).await?;
+    let displaced = ForgeRepo::new(old.id, old.displaced());
+    rename(ctx, &displaced, &old.repo, within).await?;
     match elsewhere {
         // At the moment of a rename the forge may still report the old name. The next event will correct it.
         Some(facts) if facts.at.repo != old.repo => arrange(ctx, &facts.at, None, within).await,
         Some(_) => Ok(()),
         None => {
-            warn!(repo = %old.repo, id = old.id, kept_as = %aside.repo, "A repository is gone, and another one has its name");
+            warn!(repo = %old.repo, id = old.id, kept_as = %displaced.repo, "A repository is gone, and another one has its name");
             Ok(())
         }
     }
@@ -238,8 +238,8 @@ async fn rename(
                 );
             }
             ctx.checkouts.follow_name(old, new).await;
-            ctx.nudge.nudge();
-            ctx.mirror_nudge.nudge();
+            ctx.wake_up.send();
+            ctx.mirror_wake_up.send();
             Ok(())
         }
         Renamed::Busy => Err(JobError::retry(anyhow!(

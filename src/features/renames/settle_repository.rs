@@ -41,7 +41,7 @@ impl Job<Ctx> for SettleRepository {
                 kind: RepositoryEventKind::Changed,
             };
             ctx.store.repository_event_append(&news).await?;
-            ctx.mirror_nudge.nudge();
+            ctx.mirror_wake_up.send();
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ async fn tick(ctx: &RunCtx) -> anyhow::Result<TickResult> {
         }
     }
     if found.repaired > 0 {
-        ctx.nudge.nudge();
+        ctx.wake_up.send();
     }
     Ok(found)
 }

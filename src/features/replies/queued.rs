@@ -36,7 +36,7 @@ pub(crate) async fn queue_place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<Str
         .position(|pull| *pull == waiter.pull)
         .map_or(1, |at| at + 1);
     let called = holder.pull.subject.called_short(holder.title.as_deref());
-    Ok(Some(status::in_line(&called, &holder.holder.login, place)))
+    Ok(Some(status::queued(&called, &holder.holder.login, place)))
 }
 
 /// Updates the statuses of the pull requests that are queued for a lock.
@@ -127,6 +127,6 @@ async fn push(
             ctx.store.job_push(&job.to_new()).await?;
         }
     }
-    ctx.nudge.nudge();
+    ctx.wake_up.send();
     Ok(())
 }

@@ -159,8 +159,8 @@ impl NewestRuns {
     pub fn is_done(&self, project: &ProjectKey) -> bool {
         let mut all = self.projects.iter().zip(&self.all);
         all.find(|(own, _)| *own == project)
-            .is_some_and(|(_, standing)| {
-                let outcome = standing.outcome;
+            .is_some_and(|(_, summary)| {
+                let outcome = summary.outcome;
                 matches!(
                     outcome,
                     ProjectOutcome::Applied | ProjectOutcome::UpToDate | ProjectOutcome::NoChanges
@@ -171,7 +171,7 @@ impl NewestRuns {
     /// Returns true if a project is queued for a lock.
     pub fn is_waiting(&self, project: &ProjectKey) -> bool {
         let mut all = self.projects.iter().zip(&self.all);
-        all.any(|(own, standing)| own == project && standing.outcome == ProjectOutcome::Waiting)
+        all.any(|(own, summary)| own == project && summary.outcome == ProjectOutcome::Waiting)
     }
 
     /// Returns true if there are no runs at this head yet.
@@ -417,8 +417,8 @@ pub(crate) async fn discarded_statuses(
         .filter(|plan| !without.contains(&plan.run))
         .map(of_plan)
         .collect();
-    let standing = NewestRuns::of(ctx, &pull.at, &pull.head).await?;
-    statuses.push(standing.plan_status(ctx));
-    statuses.extend(standing.apply_status_after_plan(ctx, pull, command).await?);
+    let newest = NewestRuns::of(ctx, &pull.at, &pull.head).await?;
+    statuses.push(newest.plan_status(ctx));
+    statuses.extend(newest.apply_status_after_plan(ctx, pull, command).await?);
     Ok(statuses)
 }

@@ -103,20 +103,20 @@ impl AnsiToHtml {
 
     /// Converts whole lines to HTML, without a line break between them. The keyboard skips the links of the numbers, because
     /// there would be thousands.
-    pub fn paint(&mut self, text: &str) -> String {
+    pub fn convert(&mut self, text: &str) -> String {
         let mut html = String::with_capacity(text.len() * 2);
         for line in text.split_terminator('\n') {
             self.lines += 1;
             let number = self.lines;
             write!(html, "<div class=\"l\" id=\"L{number}\"><a href=\"#L{number}\" tabindex=\"-1\">{number}</a><span>")
                 .expect("a String takes any text");
-            self.paint_line(line, &mut html);
+            self.convert_line(line, &mut html);
             html.push_str("</span></div>");
         }
         html
     }
 
-    fn paint_line(&mut self, line: &str, html: &mut String) {
+    fn convert_line(&mut self, line: &str, html: &mut String) {
         let mut text = String::new();
         for part in parts(line) {
             match part {
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> String {
-        let html = AnsiToHtml::default().paint(text);
+        let html = AnsiToHtml::default().convert(text);
         let start = "<div class=\"l\" id=\"L1\"><a href=\"#L1\" tabindex=\"-1\">1</a><span>";
         html.strip_prefix(start)
             .and_then(|rest| rest.strip_suffix("</span></div>"))
@@ -220,17 +220,17 @@ mod tests {
 
     #[test]
     fn a_style_lasts_until_it_is_taken_back_and_lines_are_counted_on() {
-        let mut painter = AnsiToHtml::default();
-        painter.paint("\u{1b}[33ma\nb\n");
-        let html = painter.paint("c\u{1b}[0m\n\n");
+        let mut converter = AnsiToHtml::default();
+        converter.convert("\u{1b}[33ma\nb\n");
+        let html = converter.convert("c\u{1b}[0m\n\n");
         insta::assert_snapshot!(html, @r##"<div class="l" id="L3"><a href="#L3" tabindex="-1">3</a><span><span class="c3">c</span></span></div><div class="l" id="L4"><a href="#L4" tabindex="-1">4</a><span></span></div>"##);
-        assert_eq!(painter.lines(), 4);
+        assert_eq!(converter.lines(), 4);
     }
 
     proptest! {
         #[test]
         fn only_our_own_tags_come_out(text in "[\\x1b\\[\\]0-9;:m<>&\"'a-c\\\\\r\n]{0,60}") {
-            let html = AnsiToHtml::default().paint(&text);
+            let html = AnsiToHtml::default().convert(&text);
             let tag = regex::Regex::new(
                 r#"<div class="l" id="L\d+"><a href="\#L\d+" tabindex="-1">\d+</a><span>|</span></div>|<span class="[a-z0-9 ]+">|</span>"#,
             ).unwrap();

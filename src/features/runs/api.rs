@@ -92,10 +92,10 @@ struct ApprovalJson {
 /// `GET /api/runs/{id}/policies`
 pub(super) async fn policies(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Json<RunPoliciesJson>, WebError> {
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let sets = match web.store.policy_plan_of_run(run.id).await? {
         Some((plan, found)) => {
             let (configured, approvals) = ((web.policy_sets)(), &found.approvals);

@@ -81,12 +81,12 @@ struct RunOutputView {
 /// Finds a run by the identifier in the path, if the user may see it.
 pub(super) async fn find_run(
     web: &WebState,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
     asked: &str,
 ) -> Result<RunRow, WebError> {
     let id: RunId = asked.parse().map_err(|_| no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
-        sight
+        visible
             .require_access(&Resource::Repository(&run.pull.repo))
             .await?;
         return Ok(run);
@@ -110,11 +110,11 @@ fn removed(web: &WebState, asked: &str) -> Option<WebError> {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
     // The state is read before the output, because a finished run has printed everything.
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let command = web
         .store
         .command_get(run.command)
@@ -195,11 +195,11 @@ pub(super) struct CancelForm {
 /// `POST /jobs/{id}/cancel`: cancels the command of a run, with all its runs.
 pub(super) async fn cancel(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     form: Confirmed<CancelForm>,
 ) -> Result<Redirect, WebError> {
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let force = form.fields.force == "yes";
     let action = if force {
         Action::CancelForce
@@ -229,11 +229,11 @@ pub(super) async fn cancel(
 
 /// Reads the end of the output of a run. Earlier pieces are read for the line numbers and the colours, but not kept.
 async fn read_output(store: &Store, run: RunId) -> Result<RunOutputView, WebError> {
-    let (mut painter, mut end, mut seq) = (AnsiToHtml::default(), Tail::default(), 0);
+    let (mut converter, mut end, mut seq) = (AnsiToHtml::default(), Tail::default(), 0);
     loop {
         let pieces = store.run_output_after(run, seq, PIECES).await?;
         let Some(last) = pieces.last() else {
-            let lines = painter.lines();
+            let lines = converter.lines();
             let left_out = end.pieces.front().map_or(0, |(before, _)| *before);
             return Ok(RunOutputView {
                 html: end.html(),
@@ -244,7 +244,7 @@ async fn read_output(store: &Store, run: RunId) -> Result<RunOutputView, WebErro
         };
         seq = last.seq;
         for piece in &pieces {
-            end.push(&mut painter, piece);
+            end.push(&mut converter, piece);
         }
     }
 }
@@ -257,12 +257,12 @@ struct Tail {
 }
 
 impl Tail {
-    fn push(&mut self, painter: &mut AnsiToHtml, piece: &OutputPiece) {
-        let before = painter.lines();
-        let html = painter.paint(&piece.text);
+    fn push(&mut self, converter: &mut AnsiToHtml, piece: &OutputPiece) {
+        let before = converter.lines();
+        let html = converter.convert(&piece.text);
         self.bytes += html.len();
         self.pieces.push_back((before, html));
-        while self.pieces.len() > 1 && self.is_too_long(painter.lines()) {
+        while self.pieces.len() > 1 && self.is_too_long(converter.lines()) {
             let dropped = self.pieces.pop_front().map_or(0, |(_, html)| html.len());
             self.bytes -= dropped;
         }
@@ -281,10 +281,10 @@ impl Tail {
 /// `GET /jobs/{id}/output.txt`: the whole stored output, without colours.
 pub(super) async fn plain(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let body = Body::from_stream(plain_text(web.store.clone(), run.id));
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
@@ -328,7 +328,7 @@ mod tests {
         ] {
             let text =
                 format!("one {opener}0;\n  # b_backdoor will be created\n\u{7} three\t\u{1b}\\\n");
-            let html = AnsiToHtml::default().paint(&text);
+            let html = AnsiToHtml::default().convert(&text);
             let lines = numbers.replace_all(&html, "").replace("</div>", "\n");
             assert_eq!(tags.replace_all(&lines, ""), plain_lines(&text), "{text:?}");
         }
@@ -336,17 +336,17 @@ mod tests {
 
     #[test]
     fn the_end_of_a_long_output_is_kept_and_its_lines_keep_their_numbers() {
-        let (mut painter, mut tail) = (AnsiToHtml::default(), Tail::default());
+        let (mut converter, mut tail) = (AnsiToHtml::default(), Tail::default());
         for seq in 1..=50 {
             tail.push(
-                &mut painter,
+                &mut converter,
                 &OutputPiece {
                     seq,
                     text: "x\n".repeat(1000),
                 },
             );
         }
-        assert_eq!(painter.lines(), 50_000);
+        assert_eq!(converter.lines(), 50_000);
         let before = tail.pieces.front().unwrap().0;
         assert_eq!(before, 40_000);
         assert!(tail.html().starts_with("<div class=\"l\" id=\"L40001\">"));

@@ -51,24 +51,24 @@ pub(super) struct StreamQuery {
 /// Answers with the stream.
 pub(super) async fn events(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     Segment(asked): Segment,
     LenientQuery(from): LenientQuery<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, WebError> {
     let news = web.hub.subscribe();
-    let run = find_run(&web, &sight, &asked).await?;
+    let run = find_run(&web, &visible, &asked).await?;
     let place = Arc::clone(&web.parts.viewers)
         .try_acquire_owned()
         .map_err(|_| too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
     let mut watch = RunWatcher {
         store: web.store.clone(),
-        sight,
+        visible,
         repo: run.pull.repo,
         run: run.id,
         seq: 0,
-        painter: AnsiToHtml::default(),
+        converter: AnsiToHtml::default(),
         news,
         stop: web.shutting_down.clone(),
         _place: place,
@@ -85,12 +85,12 @@ fn last_seen(headers: &HeaderMap) -> Option<i64> {
 /// A browser that watches a run.
 struct RunWatcher {
     store: Store,
-    sight: VisibleScope,
+    visible: VisibleScope,
     repo: RepoId,
     run: RunId,
     /// Number of the last piece that was sent.
     seq: i64,
-    painter: AnsiToHtml,
+    converter: AnsiToHtml,
     news: Receiver<RunId>,
     stop: CancellationToken,
     _place: OwnedSemaphorePermit,
@@ -115,7 +115,7 @@ impl RunWatcher {
                 break;
             }
             for piece in pieces.iter().filter(|piece| piece.seq <= seq) {
-                self.painter.paint(&piece.text);
+                self.converter.convert(&piece.text);
             }
             self.seq = pieces.last().map_or(seq, |last| last.seq.min(seq));
         }
@@ -130,9 +130,9 @@ impl RunWatcher {
     /// Returns the next events. `None` instead of the watch: these were the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
-            if !self.sight.still_holds().await
+            if !self.visible.still_holds().await
                 || self
-                    .sight
+                    .visible
                     .require_access(&Resource::Repository(&self.repo))
                     .await
                     .is_err()
@@ -174,7 +174,7 @@ impl RunWatcher {
         self.seq = piece.seq;
         Event::default()
             .id(piece.seq.to_string())
-            .data(self.painter.paint(&piece.text))
+            .data(self.converter.convert(&piece.text))
     }
 
     /// Waits until there may be new output. `None`: the server stops.

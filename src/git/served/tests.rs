@@ -219,7 +219,7 @@ fn any_objects_are_refused_with_a_reason_or_can_be_stored() {
         rng_seed: RngSeed::Fixed(18),
         ..Config::default()
     };
-    let judge = |push: RandomPush| {
+    let check = |push: RandomPush| {
         let objects = push.objects();
         // The last commit is always pushed.
         let (known, pushed) = objects.split_at(push.known.index(objects.len()));
@@ -244,7 +244,7 @@ fn any_objects_are_refused_with_a_reason_or_can_be_stored() {
         }
         Ok(())
     };
-    TestRunner::new(config).run(&any_push(), judge).unwrap();
+    TestRunner::new(config).run(&any_push(), check).unwrap();
     let (accepted, refused) = (accepted.get(), refused.get());
     assert!(accepted > 20 && refused > 20, "{accepted} and {refused}");
 }

@@ -46,7 +46,7 @@ impl FromRequestParts<Arc<WebState>> for VisibleScope {
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         let who = WebUser::from_request_parts(parts, web).await?;
-        let (owners, account) = match web.accounts.now().standing(&who.name) {
+        let (owners, account) = match web.accounts.now().scope_of(&who.name) {
             AccessScope::Whole => (None, None),
             AccessScope::Limited(account) => (
                 Some(account.owners.iter().cloned().collect()),
@@ -81,7 +81,7 @@ impl VisibleScope {
                 return false;
             }
         }
-        match self.web.accounts.now().standing(&self.who.name) {
+        match self.web.accounts.now().scope_of(&self.who.name) {
             AccessScope::Whole => self.owners.is_none(),
             AccessScope::Limited(account) => self.account.as_ref() == Some(account),
             AccessScope::Unknown => false,

@@ -171,7 +171,7 @@ pub struct WebState {
     /// Hosts that are forges.
     pub forges: ForgeHosts,
     /// Wakes the reconciler of mirrors.
-    pub mirror_nudge: WakeUp,
+    pub mirror_wake_up: WakeUp,
     /// State of the `--repo-config` file. `None`: there is no such file.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     /// Accepted settings of the server that have no effect, a sentence for each.

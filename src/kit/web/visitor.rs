@@ -73,7 +73,7 @@ impl FromRequestParts<Arc<WebState>> for Visitor {
 impl Visitor {
     /// Returns the owners that the account is limited to. `None`: the whole server.
     fn limited_to(&self) -> Option<Vec<String>> {
-        match self.web.accounts.now().standing(&self.user.name) {
+        match self.web.accounts.now().scope_of(&self.user.name) {
             AccessScope::Whole => None,
             AccessScope::Limited(account) => {
                 Some(account.owners.iter().map(ToString::to_string).collect())

@@ -40,38 +40,42 @@ const ORPHANED: &str = "SELECT replica, repo FROM repository_syncs WHERE state =
 
 impl Store {
     /// Lists the mirrors of a data directory that an attempt may begin for, at most `limit` in each list.
-    pub async fn mirror_list_due(&self, home: &DataDirId, limit: i64) -> Result<MirrorsDue> {
+    pub async fn mirror_list_due(&self, data_dir_id: &DataDirId, limit: i64) -> Result<MirrorsDue> {
         let now = kept_time(self.now());
         Ok(MirrorsDue {
-            asked: self.mirrors(ASKED, home, limit, None).await?,
-            updated: self.mirrors(UPDATED, home, limit, None).await?,
-            retries: self.mirrors(RETRIES, home, limit, Some(now)).await?,
-            never: self.mirrors(NEVER, home, limit, None).await?,
-            backfill: self.mirrors(BACKFILL, home, limit, None).await?,
+            asked: self.mirrors(ASKED, data_dir_id, limit, None).await?,
+            updated: self.mirrors(UPDATED, data_dir_id, limit, None).await?,
+            retries: self.mirrors(RETRIES, data_dir_id, limit, Some(now)).await?,
+            never: self.mirrors(NEVER, data_dir_id, limit, None).await?,
+            backfill: self.mirrors(BACKFILL, data_dir_id, limit, None).await?,
         })
     }
 
     /// Lists mirrors without news for so long that they are checked anyway.
-    pub async fn mirror_list_stale(&self, home: &DataDirId, limit: i64) -> Result<Vec<RepoId>> {
-        self.mirrors(STALE, home, limit, Some(kept_time(self.now())))
+    pub async fn mirror_list_stale(
+        &self,
+        data_dir_id: &DataDirId,
+        limit: i64,
+    ) -> Result<Vec<RepoId>> {
+        self.mirrors(STALE, data_dir_id, limit, Some(kept_time(self.now())))
             .await
     }
 
     /// Lists mirrors of any data directory with an attempt under way whose lease has ended.
     pub async fn mirror_list_orphaned(&self, limit: i64) -> Result<Vec<(DataDirId, RepoId)>> {
-        let now = self.skew().await?.of(self.now());
+        let now = self.clock_offset().await?.of(self.now());
         on_pool!(self, db => sqlx::query_as::<_, (DataDirId, RepoId)>(ORPHANED).bind(now).bind(limit).fetch_all(db))
     }
 
     async fn mirrors(
         &self,
         sql: &'static str,
-        home: &DataDirId,
+        data_dir_id: &DataDirId,
         limit: i64,
         now: Option<DateTime<Utc>>,
     ) -> Result<Vec<RepoId>> {
         on_pool!(self, db => {
-            let query = sqlx::query_scalar::<_, RepoId>(sql).bind(home);
+            let query = sqlx::query_scalar::<_, RepoId>(sql).bind(data_dir_id);
             match now {
                 Some(now) => query.bind(now),
                 None => query,

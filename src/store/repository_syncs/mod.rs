@@ -43,7 +43,7 @@ pub enum MirrorChange {
 #[derive(Clone, Debug, Default)]
 pub struct MirrorQuery {
     /// Data directory of the mirrors.
-    pub home: Option<DataDirId>,
+    pub data_dir_id: Option<DataDirId>,
     /// Repository of the mirrors.
     pub repo: Option<RepoId>,
     /// State of the mirrors.
@@ -81,52 +81,58 @@ const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s 
 
 impl Store {
     /// Adds a mirror that needs a sync; `false`: the table already has it.
-    pub async fn mirror_know(&self, home: &DataDirId, repo: &RepoId) -> Result<bool> {
+    pub async fn mirror_know(&self, data_dir_id: &DataDirId, repo: &RepoId) -> Result<bool> {
         let mut tx = self.begin_shared().await?;
-        let is_new = know_in_tx(&mut tx, home, repo, self.now()).await?;
+        let is_new = know_in_tx(&mut tx, data_dir_id, repo, self.now()).await?;
         tx.commit().await.map(|()| is_new)
     }
 
     /// Returns the row of a mirror.
-    pub async fn mirror_get(&self, home: &DataDirId, repo: &RepoId) -> Result<Option<MirrorRow>> {
-        let row = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(GET).bind(home).bind(repo).fetch_optional(db))?;
+    pub async fn mirror_get(
+        &self,
+        data_dir_id: &DataDirId,
+        repo: &RepoId,
+    ) -> Result<Option<MirrorRow>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(GET).bind(data_dir_id).bind(repo).fetch_optional(db))?;
         Ok(row.map(MirrorRow::from))
     }
 
     /// Lists mirrors by data directory and repository, at most `limit` of them.
     pub async fn mirror_list(&self, filter: &MirrorQuery, limit: i64) -> Result<Vec<MirrorRow>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(LIST)
-            .bind(&filter.home).bind(&filter.repo).bind(filter.state).bind(limit).fetch_all(db))?;
+            .bind(&filter.data_dir_id).bind(&filter.repo).bind(filter.state).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(MirrorRow::from).collect())
     }
 
     /// Counts the mirrors of a data directory by state. Leaves out those that were removed to make room.
-    pub async fn mirror_count(&self, home: &DataDirId) -> Result<Vec<(SyncState, i64)>> {
+    pub async fn mirror_count(&self, data_dir_id: &DataDirId) -> Result<Vec<(SyncState, i64)>> {
         on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(
             "SELECT state, COUNT(*) FROM repository_syncs WHERE replica = $1 AND evicted_at IS NULL \
-             GROUP BY state ORDER BY state").bind(home).fetch_all(db))
+             GROUP BY state ORDER BY state").bind(data_dir_id).fetch_all(db))
     }
 
     /// Applies an event to a mirror.
     pub async fn mirror_change(
         &self,
-        home: &DataDirId,
+        data_dir_id: &DataDirId,
         repo: &RepoId,
         event: &MirrorEvent,
     ) -> Result<MirrorChange> {
         let mut tx = self.begin_shared().await?;
-        let change = self.mirror_change_in_tx(&mut tx, home, repo, event).await?;
+        let change = self
+            .mirror_change_in_tx(&mut tx, data_dir_id, repo, event)
+            .await?;
         tx.commit().await.map(|()| change)
     }
 
     /// Returns those of the repositories that have no row for a data directory.
     pub async fn mirror_list_unknown(
         &self,
-        home: &DataDirId,
+        data_dir_id: &DataDirId,
         mut repos: Vec<RepoId>,
     ) -> Result<Vec<RepoId>> {
         let (sql, names) = (self.either(KNOWN[0], KNOWN[1]), listed(&repos));
-        let known = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(sql).bind(&names).bind(home).fetch_all(db))?;
+        let known = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(sql).bind(&names).bind(data_dir_id).fetch_all(db))?;
         let known: HashSet<RepoId> = known.into_iter().collect();
         repos.retain(|repo| !known.contains(repo));
         Ok(repos)
@@ -143,10 +149,10 @@ impl Store {
     /// Like [`Self::mirror_ask`], but first adds a mirror in every data directory that has none.
     pub async fn mirror_ask_anywhere(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
+        let data_dir_ids = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "SELECT replica FROM repository_event_cursors ORDER BY replica").fetch_all(db))?;
-        for home in homes {
-            know_in_tx(&mut tx, &home, repo, self.now()).await?;
+        for data_dir_id in data_dir_ids {
+            know_in_tx(&mut tx, &data_dir_id, repo, self.now()).await?;
         }
         let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
         tx.commit().await.map(|()| many)
@@ -159,11 +165,13 @@ impl Store {
             by: cause.actor.login.clone(),
             reason,
         };
-        let homes = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, DataDirId>(
+        let data_dir_ids = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, DataDirId>(
             "SELECT replica FROM repository_syncs WHERE repo = $1 ORDER BY replica").bind(repo).fetch_all(db))?;
         let (mut many, event) = (0, MirrorEvent::Asked(asked));
-        for home in homes {
-            let change = self.mirror_change_in_tx(tx, &home, repo, &event).await?;
+        for data_dir_id in data_dir_ids {
+            let change = self
+                .mirror_change_in_tx(tx, &data_dir_id, repo, &event)
+                .await?;
             many += u64::from(matches!(change, MirrorChange::Changed(_)));
         }
         if many > 0 {
@@ -182,7 +190,7 @@ impl Store {
         let rows = execute!(
             &mut tx,
             "DELETE FROM repository_syncs WHERE replica = $1 AND repo = $2 AND revision = $3",
-            &row.home,
+            &row.data_dir_id,
             &row.repo,
             row.revision,
         )?;
@@ -194,17 +202,17 @@ impl Store {
     pub(super) async fn mirror_change_in_tx(
         &self,
         tx: &mut Tx,
-        home: &DataDirId,
+        data_dir_id: &DataDirId,
         repo: &RepoId,
         event: &MirrorEvent,
     ) -> Result<MirrorChange> {
         loop {
-            let row = on_tx!(&mut *tx, db => sqlx::query_as::<_, RepositorySyncColumns>(GET).bind(home).bind(repo).fetch_optional(db))?;
+            let row = on_tx!(&mut *tx, db => sqlx::query_as::<_, RepositorySyncColumns>(GET).bind(data_dir_id).bind(repo).fetch_optional(db))?;
             let Some(mut row) = row.map(MirrorRow::from) else {
                 return Ok(MirrorChange::Unknown);
             };
             if matches!(event, MirrorEvent::Orphaned { .. })
-                && self.is_leased_in_tx(tx, home, repo).await?
+                && self.is_leased_in_tx(tx, data_dir_id, repo).await?
             {
                 return Ok(MirrorChange::NotAllowed(NotAllowed::UnderWay));
             }
@@ -222,7 +230,7 @@ impl Store {
     /// Writes a changed row. `false`: another writer was faster.
     async fn write_in_tx(&self, tx: &mut Tx, row: &MirrorRow, event: &MirrorEvent) -> Result<bool> {
         let unless_leased_at = match event {
-            MirrorEvent::Orphaned { .. } => Some(self.skew_in_tx(tx).await?.of(self.now())),
+            MirrorEvent::Orphaned { .. } => Some(self.clock_offset_in_tx(tx).await?.of(self.now())),
             MirrorEvent::Updated { .. }
             | MirrorEvent::Asked(_)
             | MirrorEvent::Due { .. }
@@ -235,10 +243,15 @@ impl Store {
         row::write_in_tx(tx, row, unless_leased_at).await
     }
 
-    async fn is_leased_in_tx(&self, tx: &mut Tx, home: &DataDirId, repo: &RepoId) -> Result<bool> {
-        let now = self.skew_in_tx(tx).await?.of(self.now());
+    async fn is_leased_in_tx(
+        &self,
+        tx: &mut Tx,
+        data_dir_id: &DataDirId,
+        repo: &RepoId,
+    ) -> Result<bool> {
+        let now = self.clock_offset_in_tx(tx).await?.of(self.now());
         let live = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(LIVE_LEASE)
-            .bind(home).bind(repo).bind(now).fetch_one(db))?;
+            .bind(data_dir_id).bind(repo).bind(now).fetch_one(db))?;
         Ok(live > 0)
     }
 }
@@ -261,9 +274,9 @@ fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
 /// Adds a mirror; `false`: the table already has it.
 pub(super) async fn know_in_tx(
     tx: &mut Tx,
-    home: &DataDirId,
+    data_dir_id: &DataDirId,
     repo: &RepoId,
     now: DateTime<Utc>,
 ) -> Result<bool> {
-    execute!(tx, KNOW, home, repo, now).map(|rows| rows == 1)
+    execute!(tx, KNOW, data_dir_id, repo, now).map(|rows| rows == 1)
 }

@@ -12,7 +12,7 @@ use crate::store::{Result, Tx, execute, free_text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorRow {
     /// Data directory of the mirror.
-    pub home: DataDirId,
+    pub data_dir_id: DataDirId,
     /// Repository of the mirror.
     pub repo: RepoId,
     /// State of the mirror.
@@ -122,14 +122,14 @@ impl From<RepositorySyncColumns> for MirrorRow {
             refused: row.refused,
         };
         let RepositorySyncColumns {
-            replica: home,
+            replica: data_dir_id,
             repo,
             created_at,
             revision,
             ..
         } = row;
         Self {
-            home,
+            data_dir_id,
             repo,
             state,
             created_at,
@@ -158,7 +158,7 @@ pub(super) async fn write_in_tx(
     execute!(
         tx,
         CHANGE,
-        &row.home,
+        &row.data_dir_id,
         &row.repo,
         row.revision,
         state.state,

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, readlinkat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::beneath;
+use super::super::inside;
 use super::store::{PackagePath, packages};
 
 /// Links of one project to packages.
@@ -46,7 +46,7 @@ impl ProjectLinks {
 
     /// Lists the packages that a project links to below `top`, which is about to be removed.
     pub(super) fn leading_to(&self, top: &Path) -> Result<Vec<PackagePath>> {
-        let providers = match beneath::open_dir(&self.checkouts, &self.providers) {
+        let providers = match inside::open_dir(&self.checkouts, &self.providers) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             opened => opened?,
         };
@@ -73,7 +73,7 @@ impl ProjectLinks {
     /// Replaces a link by the directory of the package below `top`.
     pub(super) fn replace(&self, package: &PackagePath, top: &Path) -> Result<()> {
         let (dir, name) = self.open_parent(package)?;
-        let (from, _) = beneath::open_parent(top, package.path())?;
+        let (from, _) = inside::open_parent(top, package.path())?;
         unlinkat(&dir, &name, AtFlags::empty())?;
         Ok(renameat(&from, &name, &dir, &name)?)
     }
@@ -86,7 +86,7 @@ impl ProjectLinks {
 
     /// Opens the directory that has the link of a package. Returns the name of the link too.
     fn open_parent(&self, package: &PackagePath) -> Result<(OwnedFd, OsString)> {
-        let opened = beneath::open_parent(&self.checkouts, &package.below(&self.providers));
+        let opened = inside::open_parent(&self.checkouts, &package.below(&self.providers));
         opened.map_err(|error| {
             let text = format!("cannot change the link of the provider {package}: {error}");
             Error::new(error.kind(), text)

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use tracing::warn;
 
-use super::super::beneath::open_dir;
+use super::super::inside::open_dir;
 use super::super::lend::{copy_files, let_through, publish};
 use super::super::lock_file::LockFile;
 use super::super::running::ProgramObserver;

@@ -17,7 +17,7 @@ use crate::model::WorkspaceName;
 use crate::process::Cmd;
 use crate::workflow::kept_plan::KeptPlan;
 use crate::workflow::shown::{self, ResourceList};
-use crate::workflow::{InstalledModule, beneath, installed_modules};
+use crate::workflow::{InstalledModule, inside, installed_modules};
 
 /// File of the tool with the name of the selected workspace.
 const WORKSPACE_FILE: &str = "environment";
@@ -138,7 +138,7 @@ impl<'a> Steps<'a> {
             Ok(below) => (dir, below.join(WORKSPACE_FILE)),
             Err(_) => (data_dir, PathBuf::from(WORKSPACE_FILE)),
         };
-        let read = apart(move || beneath::read(&dir, &file, MAX_WORKSPACE_BYTES));
+        let read = apart(move || inside::read(&dir, &file, MAX_WORKSPACE_BYTES));
         let name = || {
             StepName::new(
                 &format!("{} workspace", self.tool.distribution.program()),
@@ -158,7 +158,7 @@ impl<'a> Steps<'a> {
         self.workspace().await?;
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
         let (dir, file) = (self.dir.to_owned(), vars.clone());
-        let has_vars = apart(move || beneath::is_there(&dir, &file)).await;
+        let has_vars = apart(move || inside::is_there(&dir, &file)).await;
         let not_plain = |_| {
             failed(
                 name.clone(),

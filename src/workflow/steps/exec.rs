@@ -293,7 +293,7 @@ impl Exec<'_> {
             collect(received, self.output, report, self.registry)
         );
         let failure = match exit {
-            Ok(exit) => self.judge(exit, &kept.text),
+            Ok(exit) => self.failure_of(exit, &kept.text),
             Err(error) => Some(StepFailure::Process(error)),
         };
         EndedProgram {
@@ -305,7 +305,7 @@ impl Exec<'_> {
 
     /// Decides whether a program failed. A success counts even if the program was cancelled meanwhile: it had come to
     /// its end.
-    fn judge(&self, exit: RunExit, output: &str) -> Option<StepFailure> {
+    fn failure_of(&self, exit: RunExit, output: &str) -> Option<StepFailure> {
         match exit.how {
             Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => None,
             Ended::Finished => Some(match self.sandbox.reached(exit.signal, output) {

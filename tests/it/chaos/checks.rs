@@ -311,14 +311,14 @@ async fn wrong_locks(world: &World) -> Vec<String> {
 /// requested. The status of a plan is pending while its pull request is queued for a lock.
 async fn statuses(world: &World) {
     let heads = world.record().heads.clone();
-    let in_line = world
+    let queued = world
         .look
         .rows("SELECT DISTINCT CAST(pull AS TEXT) FROM lock_waiters")
         .await;
-    let in_line: BTreeSet<String> = in_line.into_iter().flatten().collect();
+    let queued: BTreeSet<String> = queued.into_iter().flatten().collect();
     let pulls = (1..).map_while(|number| world.github.pull(world.repo(), PullNumber(number)).ok());
     let may_wait = |pull: &EmulatedPull| {
-        pull.state != PullState::Open || in_line.contains(&pull.number.to_string())
+        pull.state != PullState::Open || queued.contains(&pull.number.to_string())
     };
     let left_line: BTreeSet<CommitSha> = pulls
         .filter(|pull| !may_wait(pull))

@@ -135,24 +135,27 @@ impl World {
             self.start_again(n, server).await;
             return false;
         }
-        let home =
+        let data_dir_id =
             std::fs::read_to_string(server.data_dir().join("replica-id")).unwrap_or_default();
-        let (home, replica) = (home.trim(), server.replica().unwrap_or_default().to_owned());
-        if !self.begins_sync(n, home, &replica, time).await {
+        let (data_dir_id, replica) = (
+            data_dir_id.trim(),
+            server.replica().unwrap_or_default().to_owned(),
+        );
+        if !self.begins_sync(n, data_dir_id, &replica, time).await {
             return false;
         }
         match halt {
             Halt::Kill => {
                 self.count("servers killed");
                 server.kill9().await;
-                let is_caught = self.is_in_sync(home, &replica).await;
+                let is_caught = self.is_in_sync(data_dir_id, &replica).await;
                 self.come_back(n, server, time).await;
                 is_caught
             }
             Halt::Pause => {
                 self.count("servers paused");
                 server.signal(Signal::SIGSTOP);
-                let is_caught = self.is_in_sync(home, &replica).await;
+                let is_caught = self.is_in_sync(data_dir_id, &replica).await;
                 tokio::time::sleep(time).await;
                 server.signal(Signal::SIGCONT);
                 is_caught
@@ -163,7 +166,13 @@ impl World {
     /// Begins a sync that takes long. GitHub delays every answer to a request for references, or for objects; then
     /// somebody pushes and requests a sync. `false`: the server did not begin one, because another fault is not over
     /// yet.
-    async fn begins_sync(&self, n: usize, home: &str, replica: &str, time: Duration) -> bool {
+    async fn begins_sync(
+        &self,
+        n: usize,
+        data_dir_id: &str,
+        replica: &str,
+        time: Duration,
+    ) -> bool {
         let ask = ASKS[usize::from(time.as_millis().is_multiple_of(2))];
         self.github.fault(
             ask,
@@ -185,7 +194,7 @@ impl World {
         }
         let begun = Instant::now();
         while begun.elapsed() < MEANWHILE {
-            if self.is_in_sync(home, replica).await {
+            if self.is_in_sync(data_dir_id, replica).await {
                 // Git runs now. Where something else keeps it from sending requests, the server is halted all the
                 // same.
                 tokio::time::timeout(MEANWHILE / 2, self.github.hanging(1))
@@ -199,7 +208,7 @@ impl World {
     }
 
     /// Returns true if this process of a server holds the lease of its mirror, according to the table of mirrors.
-    async fn is_in_sync(&self, home: &str, replica: &str) -> bool {
+    async fn is_in_sync(&self, data_dir_id: &str, replica: &str) -> bool {
         let rows = self.look.rows(MIRRORS).await;
         let is_held = |holder: &str| {
             holder
@@ -208,7 +217,7 @@ impl World {
         };
         let is_main = |repo: &str| !repo.ends_with(SHORT_LIVED);
         rows.iter().any(|row| {
-            row[0] == home && is_main(&row[1]) && row[2] == "started" && is_held(&row[7])
+            row[0] == data_dir_id && is_main(&row[1]) && row[2] == "started" && is_held(&row[7])
         })
     }
 }
@@ -281,7 +290,10 @@ async fn rows(world: &World) -> Vec<String> {
                 .unwrap_or_default(),
         );
     }
-    let mut missing: BTreeSet<&str> = missing.iter().map(|home| home.trim()).collect();
+    let mut missing: BTreeSet<&str> = missing
+        .iter()
+        .map(|data_dir_id| data_dir_id.trim())
+        .collect();
     let rows = world.look.rows(MIRRORS).await;
     for row in rows.iter().filter(|row| !row[1].ends_with(SHORT_LIVED)) {
         missing.remove(row[0].as_str());
@@ -295,11 +307,9 @@ async fn rows(world: &World) -> Vec<String> {
             wrong.push(format!("a mirror is not in step: {}", row.join(" | ")));
         }
     }
-    wrong.extend(
-        missing
-            .into_iter()
-            .map(|home| format!("the table of mirrors does not have the mirror of {home}")),
-    );
+    wrong.extend(missing.into_iter().map(|data_dir_id| {
+        format!("the table of mirrors does not have the mirror of {data_dir_id}")
+    }));
     let orphans = "SELECT replica FROM repository_syncs s WHERE state = 'started' AND NOT EXISTS \
                    (SELECT 1 FROM leases l WHERE l.key = s.lease_key AND l.holder = s.lease_holder)";
     let orphans = world.look.rows(orphans).await;
@@ -307,7 +317,7 @@ async fn rows(world: &World) -> Vec<String> {
         orphans
             .into_iter()
             .flatten()
-            .map(|home| format!("an attempt on {home} has no lease and no end")),
+            .map(|data_dir_id| format!("an attempt on {data_dir_id} has no lease and no end")),
     );
     wrong
 }

@@ -40,7 +40,7 @@ pub struct Postman {
     world: u64,
     client: reqwest::Client,
     /// Addresses of `/events`, one per server.
-    doors: Arc<Mutex<Vec<Url>>>,
+    urls: Arc<Mutex<Vec<Url>>>,
     letters: Arc<Mutex<BTreeMap<Uuid, Letter>>>,
     under_way: Arc<Mutex<JoinSet<()>>>,
 }
@@ -62,25 +62,25 @@ impl Postman {
             seed,
             world,
             client: client.build().expect("a client can be built"),
-            doors: Arc::default(),
+            urls: Arc::default(),
             letters: Arc::default(),
             under_way: Arc::default(),
         }
     }
 
     /// Stores the new address of server `n`.
-    pub fn moved(&self, n: usize, door: Url) {
-        let mut doors = self.doors.lock().unwrap();
-        match doors.get_mut(n) {
-            Some(known) => *known = door,
-            None => doors.push(door),
+    pub fn moved(&self, n: usize, url: Url) {
+        let mut urls = self.urls.lock().unwrap();
+        match urls.get_mut(n) {
+            Some(known) => *known = url,
+            None => urls.push(url),
         }
     }
 
     /// Returns the address of server `n`, counted modulo the number of servers, without a slash at the end.
     pub fn url(&self, n: usize) -> String {
-        let doors = self.doors.lock().unwrap();
-        doors[n % doors.len()]
+        let urls = self.urls.lock().unwrap();
+        urls[n % urls.len()]
             .as_str()
             .trim_end_matches("/events")
             .to_owned()
@@ -114,11 +114,11 @@ impl Postman {
                 trouble: Vec::new(),
             };
             self.letters().insert(id, letter);
-            for (delay, door) in fate.copies {
+            for (delay, server) in fate.copies {
                 let postman = self.clone();
                 self.under_way.lock().unwrap().spawn(async move {
                     tokio::time::sleep(delay).await;
-                    postman.bring(id, door).await;
+                    postman.bring(id, server).await;
                 });
             }
         }
@@ -152,14 +152,14 @@ impl Postman {
         }
     }
 
-    async fn bring(&self, id: Uuid, door: usize) {
-        let door = {
-            let doors = self.doors.lock().unwrap();
-            doors[door % doors.len()].clone()
+    async fn bring(&self, id: Uuid, server: usize) {
+        let url = {
+            let urls = self.urls.lock().unwrap();
+            urls[server % urls.len()].clone()
         };
         let recorded = self.letters()[&id].delivery.recorded.clone();
         let headers = recorded.headers.iter();
-        let request = headers.fold(self.client.post(door), |request, (name, value)| {
+        let request = headers.fold(self.client.post(url), |request, (name, value)| {
             request.header(name, value)
         });
         let answer = request.body(recorded.body_bytes()).send().await;

@@ -27,7 +27,7 @@ use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
 use lockkeeper_accounts::findings::{
-    judge_access, judge_defaults, judge_external_ids, judge_user_branch,
+    check_access, check_defaults, check_external_ids, check_user_branch,
 };
 use lockkeeper_accounts::refs::AllUsersRef;
 use lockkeeper_accounts::ssh_keys::KeyRules;
@@ -203,8 +203,8 @@ pub fn accounts(text: &str) {
     ] {
         let files = BTreeMap::from([(file.to_owned(), bytes.to_vec())]);
         for findings in [
-            judge_user_branch(&files, &[], rules),
-            judge_defaults(&files),
+            check_user_branch(&files, &[], rules),
+            check_defaults(&files),
         ] {
             assert!(
                 findings.is_accepted() || !findings.lines().is_empty(),
@@ -221,13 +221,13 @@ pub fn accounts(text: &str) {
             "rules without groups make nobody an administrator: {:?}",
             findings.lines()
         );
-        drop(judge_access(&files, |_| true));
+        drop(check_access(&files, |_| true));
     }
     if let Ok(config) = ConfigText::parse(bytes) {
         assert_eq!(config.as_str(), text, "what is read stays the same");
         if let (Some(id), _) = ExternalId::read(&config) {
             let note = [(id.key.note_name(), bytes)];
-            drop(judge_external_ids(note, |account| account == id.account));
+            drop(check_external_ids(note, |account| account == id.account));
         }
     }
     drop((AccountSequence::parse(bytes), StarLabels::parse(bytes)));

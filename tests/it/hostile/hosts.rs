@@ -21,8 +21,8 @@ fn comment(id: &str, host: &str) -> Parcel {
 
 /// Brings a delivery to the server and returns the status of the answer.
 async fn status(bot: &Bot, parcel: Parcel) -> u16 {
-    let door = lockkeeper::http::door(Ctx::clone(&bot.replica.ctx));
-    let answer = door.oneshot(parcel.into_request()).await.unwrap();
+    let router = lockkeeper::http::webhook_router(Ctx::clone(&bot.replica.ctx));
+    let answer = router.oneshot(parcel.into_request()).await.unwrap();
     answer.status().as_u16()
 }
 

@@ -2,7 +2,6 @@
 
 mod args;
 mod backends;
-mod door;
 mod forge;
 mod git;
 mod hints;
@@ -18,6 +17,7 @@ mod secrets;
 mod shown;
 mod tools;
 mod web;
+mod webhooks;
 
 /// Returns the settings of attacked servers. They run as an ordinary user, regardless of the user of the tests.
 /// Stories about root say so.

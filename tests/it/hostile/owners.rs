@@ -53,10 +53,10 @@ async fn register(bot: &Bot, branch: &str) -> Application {
 async fn told(
     bot: &Bot,
     app: &Application,
-    deed: ApplicationAction,
+    action: ApplicationAction,
     (login, origin): (&str, Origin),
 ) -> String {
-    let asked = ask(bot.store(), app.id, deed, &Actor::new(login, origin))
+    let asked = ask(bot.store(), app.id, action, &Actor::new(login, origin))
         .await
         .unwrap();
     let command = queued_or_why(asked).unwrap_or_else(|why| panic!("{why:?}"));

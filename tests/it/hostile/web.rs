@@ -75,7 +75,7 @@ fn address(route: &Route, own: &Own) -> String {
             ("{things}", "apps".to_owned()),
             ("{id}", app.clone()),
         ],
-        "apps" => vec![("{id}", app.clone()), ("{deed}", "plan".to_owned())],
+        "apps" => vec![("{id}", app.clone()), ("{action}", "plan".to_owned())],
         "credentials" => vec![("{id}", credential.clone())],
         "static" => vec![
             ("{hash}", "0".repeat(16)),
@@ -96,9 +96,9 @@ fn address(route: &Route, own: &Own) -> String {
     address
 }
 
-/// Returns the routes of the pages, the API and health. `stories/door.rs` tests the webhook endpoint, which knows no
-/// users, and `registry/pages.rs`, `registry/people_api.rs` and `registry/peers_api.rs` the pages of the registry and their
-/// API, which this server does not have.
+/// Returns the routes of the pages, the API and health. `stories/webhooks.rs` tests the webhook endpoint, which knows
+/// no users, and `registry/pages.rs`, `registry/people_api.rs` and `registry/peers_api.rs` the pages of the registry
+/// and their API, which this server does not have.
 fn routes() -> Vec<Route> {
     let routes = http::routes();
     assert_eq!(
@@ -211,7 +211,7 @@ async fn as_both(
 }
 
 /// Returns everything that a visitor could have changed.
-async fn standing(store: &Store, owns: [&Own; 2]) -> String {
+async fn server_state(store: &Store, owns: [&Own; 2]) -> String {
     let mut there = Vec::new();
     for own in owns {
         there.push(
@@ -264,7 +264,7 @@ async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_no
     world.web_accounts = "";
     let (nobody, before) = (
         world.anonymous().await,
-        standing(&world.store, [&net, &zebra]).await,
+        server_state(&world.store, [&net, &zebra]).await,
     );
     for (route, access) in matrix() {
         let (address, method) = (address(&route, &net), &route.method);
@@ -286,7 +286,7 @@ async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_no
             }
         }
     }
-    assert_eq!(standing(&world.store, [&net, &zebra]).await, before);
+    assert_eq!(server_state(&world.store, [&net, &zebra]).await, before);
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn where_people_sign_in_nobody_else_is_told_anything() {
     let (world, net, zebra) = two_owners().await;
     let (stranger, before) = (
         world.browser().await.without_password(),
-        standing(&world.store, [&net, &zebra]).await,
+        server_state(&world.store, [&net, &zebra]).await,
     );
     for (route, access) in matrix() {
         let address = address(&route, &net);
@@ -366,7 +366,7 @@ async fn where_people_sign_in_nobody_else_is_told_anything() {
             }
         }
     }
-    assert_eq!(standing(&world.store, [&net, &zebra]).await, before);
+    assert_eq!(server_state(&world.store, [&net, &zebra]).await, before);
 }
 
 #[tokio::test]
@@ -374,7 +374,7 @@ async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
     let (world, net, zebra) = two_owners().await;
     let (kim, before) = (
         world.browser_of("kim", "kims-password-of-kim").await,
-        standing(&world.store, [&net, &zebra]).await,
+        server_state(&world.store, [&net, &zebra]).await,
     );
     for (route, access) in matrix() {
         let address = address(&route, &zebra);
@@ -390,7 +390,7 @@ async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
             }
         }
     }
-    assert_eq!(standing(&world.store, [&net, &zebra]).await, before);
+    assert_eq!(server_state(&world.store, [&net, &zebra]).await, before);
 }
 
 /// Without this test, the other rows would also hold for a server that refuses everything, or for requests without

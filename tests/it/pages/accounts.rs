@@ -55,7 +55,7 @@ async fn asked(browser: &Browser, user: &str, password: &str) -> StatusCode {
 }
 
 #[tokio::test]
-async fn the_next_request_is_judged_by_what_the_file_says_now() {
+async fn the_next_request_is_checked_by_what_the_file_says_now() {
     let world = world().await;
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
     assert_eq!(

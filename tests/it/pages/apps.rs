@@ -60,8 +60,8 @@ async fn registered_in(world: &World, dir: &str) -> Application {
         .unwrap()
 }
 
-async fn ask(browser: &Browser, app: &str, deed: &str) -> (u16, Value) {
-    let request = browser.request("POST", &format!("/api/apps/{app}/{deed}"));
+async fn ask(browser: &Browser, app: &str, action: &str) -> (u16, Value) {
+    let request = browser.request("POST", &format!("/api/apps/{app}/{action}"));
     let answer = browser.send(request.body(Body::empty()).unwrap()).await;
     (
         answer.status.as_u16(),

@@ -31,7 +31,7 @@ use lockkeeper::queue::WakeUp;
 use lockkeeper::seal::{Keyring, SigningKey, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockAttempt,
+    CancelTarget, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockAttempt,
     NewCommand, NewJob, NewRun, OutputPiece, PlanParts, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::telemetry::Metrics;
@@ -186,7 +186,7 @@ impl Cancel for PlainCancel {
         let ends = |cancelled: &Cancelled| cancelled.dropped.iter().map(end).collect();
         let cancelled = self
             .0
-            .command_cancel(CancelWhat::One(id), &why, force, ends)
+            .command_cancel(CancelTarget::One(id), &why, force, ends)
             .await?;
         Ok(
             match (
@@ -428,7 +428,7 @@ impl World {
             keep_runs: Some(Duration::from_hours(90 * 24)),
             periods: Periods::DEFAULT,
             forges: ForgeHosts::public(),
-            mirror_nudge: WakeUp::default(),
+            mirror_wake_up: WakeUp::default(),
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())

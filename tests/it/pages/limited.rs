@@ -247,11 +247,11 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
         "/apps/{id}" => vec![("GET", format!("/apps/{app}"))],
         "/apps/{id}/cancel" => vec![("POST", format!("/apps/{app}/cancel"))],
         "/api/apps/{id}/cancel" => vec![("POST", format!("/api/apps/{app}/cancel"))],
-        "/apps/{id}/{deed}" => ["plan", "apply", "discard"]
-            .map(|deed| ("POST", format!("/apps/{app}/{deed}")))
+        "/apps/{id}/{action}" => ["plan", "apply", "discard"]
+            .map(|action| ("POST", format!("/apps/{app}/{action}")))
             .to_vec(),
-        "/api/apps/{id}/{deed}" => ["plan", "apply", "discard"]
-            .map(|deed| ("POST", format!("/api/apps/{app}/{deed}")))
+        "/api/apps/{id}/{action}" => ["plan", "apply", "discard"]
+            .map(|action| ("POST", format!("/api/apps/{app}/{action}")))
             .to_vec(),
         "/api/locks/{*asked}" => vec![
             ("GET", format!("/api/locks/{lock}")),

@@ -19,10 +19,10 @@ const DISKS: [&str; 2] = [
 ];
 
 async fn change(world: &World, disk: &str, repo: &str, event: &MirrorEvent) {
-    let (home, repo): (DataDirId, RepoId) = (disk.parse().unwrap(), repo.parse().unwrap());
+    let (data_dir_id, repo): (DataDirId, RepoId) = (disk.parse().unwrap(), repo.parse().unwrap());
     let change = world
         .store
-        .mirror_change(&home, &repo, event)
+        .mirror_change(&data_dir_id, &repo, event)
         .await
         .unwrap();
     assert!(

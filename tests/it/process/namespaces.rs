@@ -125,7 +125,7 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
     let supervisor = run.line().await;
     let before = threads(&supervisor);
     run.cancel.cancel();
-    // The thread that holds the leash ends with the program.
+    // The thread that holds the lifeline ends with the program.
     let interrupted = async {
         while threads(&supervisor) >= before {
             tokio::time::sleep(LOOK).await;
@@ -133,7 +133,7 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
     };
     tokio::time::timeout(LONG, interrupted)
         .await
-        .expect("the end of the leash in time");
+        .expect("the end of the lifeline in time");
     // The pipe can be opened without a reader. The test then fails below.
     let mut pipe = std::fs::OpenOptions::new()
         .read(true)
@@ -167,7 +167,7 @@ async fn nobody_outlives_the_run_even_in_a_session_of_their_own() {
     drop(FileHold::exclusive(&hold, Duration::ZERO).await.unwrap());
 }
 
-/// Starts a supervisor. The test holds its leash, the pipe to its standard input.
+/// Starts a supervisor. The test holds its lifeline, the pipe to its standard input.
 fn supervised(dir: &Path, script: &str) -> tokio::process::Child {
     #[expect(
         clippy::disallowed_methods,

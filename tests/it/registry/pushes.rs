@@ -69,7 +69,7 @@ async fn state_of(at: &Deployment, key: &str) -> Option<VersionState> {
 
 async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    let mut nudges = one.server.nudges();
+    let mut wake_ups = one.server.wake_ups();
     one.office.publish(VPC, &MODULE).await;
     one.office.publish(NET, &GO_MODULE).await;
     assert_eq!(one.push().await, 2);
@@ -113,7 +113,7 @@ async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     );
     let answer = answer.await;
     assert!(answer.status.is_success(), "{}", answer.text());
-    let heard = timeout(PATIENCE, nudges.heard()).await;
+    let heard = timeout(PATIENCE, wake_ups.heard()).await;
     heard.expect("the server wakes those who tell peers");
     one.office
         .take_down(NET, TakedownKind::Security, "has a key")

@@ -25,7 +25,7 @@ const NET: &[(&str, &[u8])] = &[
 ];
 
 /// A registry with namespaces, a server and a token that may do everything.
-struct Desk {
+struct UploadFixture {
     office: Office,
     server: Replica,
     token: String,
@@ -57,7 +57,7 @@ fn detail(answer: &Answer) -> String {
     json["detail"].as_str().unwrap().to_owned()
 }
 
-impl Desk {
+impl UploadFixture {
     async fn open(db: &TestDb) -> Self {
         let office = Office::open(db).await;
         for prefix in ["module acme", "go example.com"] {
@@ -138,10 +138,10 @@ fn module(files: &[(&str, &[u8])]) -> Vec<u8> {
 
 /// R1: other files under the same number are refused.
 async fn a_version_is_uploaded_once(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let key = "module acme/vpc/aws 1.0.0";
     let bytes = module(MODULE);
-    let answer = desk.upload(key, bytes.clone()).await;
+    let answer = fixture.upload(key, bytes.clone()).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
     let json: Value = serde_json::from_str(answer.text()).unwrap();
     let package = &json["packages"][0];
@@ -156,52 +156,52 @@ async fn a_version_is_uploaded_once(db: &TestDb) {
             &json!(1),
             &json!("acme/vpc/aws"),
             &json!("added"),
-            &json!(format!("token test ({})", desk.token_id))
+            &json!(format!("token test ({})", fixture.token_id))
         )
     );
     assert_eq!(package["sha256"], json!(Sha256Digest::of(&bytes).as_str()));
-    let again = desk.upload(key, bytes).await;
+    let again = fixture.upload(key, bytes).await;
     assert_eq!(again.status, StatusCode::OK, "{}", again.text());
     // Another compression of the same files.
     let entries = [(archives::FILE, "main.tf", MODULE[0].1)];
-    let again = desk.upload(key, archives::tar_gz(&entries)).await;
+    let again = fixture.upload(key, archives::tar_gz(&entries)).await;
     assert_eq!(again.status, StatusCode::OK, "{}", again.text());
-    let other = desk.upload(key, module(OTHER_MODULE)).await;
+    let other = fixture.upload(key, module(OTHER_MODULE)).await;
     assert_eq!(
         (other.status, reason(&other)),
         (StatusCode::CONFLICT, "other_content".to_owned())
     );
     assert_eq!(detail(&other).matches("h1:").count(), 2, "{}", other.text());
-    let served = desk
+    let served = fixture
         .server
-        .get("/registry/v1/modules/acme/vpc/aws/versions", &desk.token)
+        .get("/registry/v1/modules/acme/vpc/aws/versions", &fixture.token)
         .await;
     assert_eq!(
         served.text(),
         r#"{"modules":[{"versions":[{"version":"1.0.0"}]}]}"#
     );
-    assert_eq!(desk.log_size().await, 1);
+    assert_eq!(fixture.log_size().await, 1);
 
-    let answer = desk
+    let answer = fixture
         .upload("go example.com/net v1.0.0", archives::net_zip(NET))
         .await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
-    let zip = desk
+    let zip = fixture
         .server
-        .get("/registry/go/example.com/net/@v/v1.0.0.zip", &desk.token)
+        .get("/registry/go/example.com/net/@v/v1.0.0.zip", &fixture.token)
         .await;
     assert_eq!(zip.body, archives::net_zip(NET));
-    assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
 }
 
 async fn a_go_mod_file_has_a_limit_of_its_own(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let most = usize::try_from(MAX_GO_MOD).unwrap();
     for (version, bytes, status) in [("v1.0.0", most + 1, 422), ("v1.1.0", most, 201)] {
         let key = format!("go example.com/net {version}");
         let go_mod = go_mod_of_size("example.com/net", bytes);
         let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), NET[1]];
-        let answer = desk
+        let answer = fixture
             .upload(&key, archive(&key.parse().unwrap(), &files))
             .await;
         assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
@@ -209,30 +209,32 @@ async fn a_go_mod_file_has_a_limit_of_its_own(db: &TestDb) {
             assert_eq!(reason(&answer), "bad_package");
             let why = "the go.mod file has more than 1048576 bytes. Remove requirements";
             assert!(detail(&answer).contains(why), "{}", answer.text());
-            assert_eq!(desk.log_size().await, 0);
-            let kept = desk.office.registry.version(&key.parse().unwrap()).await;
+            assert_eq!(fixture.log_size().await, 0);
+            let kept = fixture.office.registry.version(&key.parse().unwrap()).await;
             assert_eq!(kept.unwrap(), None);
         }
     }
-    assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
 }
 
 async fn a_token_does_not_learn_who_has_published_a_version(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let key = "module acme/vpc/aws 1.0.0";
     let bytes = module(MODULE);
-    let new = desk.upload(key, bytes.clone()).await;
+    let new = fixture.upload(key, bytes.clone()).await;
     assert_eq!(new.status, StatusCode::CREATED, "{}", new.text());
-    let publishes = desk.office.token(&["publish:*"]).await.1;
+    let publishes = fixture.office.token(&["publish:*"]).await.1;
     let digest = content_digest(&bytes);
     let headers = [("content-digest", digest.as_str())];
-    let again = desk.put(&address(key), &publishes, &headers, bytes).await;
-    let token = desk.office.token(&["deprecate:*"]).await.1;
+    let again = fixture
+        .put(&address(key), &publishes, &headers, bytes)
+        .await;
+    let token = fixture.office.token(&["deprecate:*"]).await.1;
     let body = json!({ "reason": "old" });
-    let deprecated = desk.change(key, "deprecate", &token, body).await;
-    let token = desk.office.token(&["takedown:*"]).await.1;
+    let deprecated = fixture.change(key, "deprecate", &token, body).await;
+    let token = fixture.office.token(&["takedown:*"]).await.1;
     let body = json!({ "reason": "wrong", "kind": "mistake" });
-    let taken_down = desk.change(key, "takedown", &token, body).await;
+    let taken_down = fixture.change(key, "takedown", &token, body).await;
     for answer in [again, deprecated, taken_down] {
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         let json: Value = serde_json::from_str(answer.text()).unwrap();
@@ -242,7 +244,7 @@ async fn a_token_does_not_learn_who_has_published_a_version(db: &TestDb) {
 }
 
 async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let key: VersionKey = "module acme/vpc/aws 1.0.0".parse().unwrap();
     let user = b"module \"x\" {\n  source = \"../shared\"\n}\n";
     let files: [(&str, &[u8]); 2] = [
@@ -260,17 +262,19 @@ async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
         ("dir=infra%2Fvpc%20", "cannot be used"),
     ] {
         let path = format!("{path}?{query}");
-        let answer = desk.put(&path, &desk.token, &headers, bytes.clone()).await;
+        let answer = fixture
+            .put(&path, &fixture.token, &headers, bytes.clone())
+            .await;
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{query}");
         assert!(detail(&answer).contains(why), "{}", answer.text());
     }
-    assert_eq!(desk.log_size().await, 0);
+    assert_eq!(fixture.log_size().await, 0);
 
     let path = format!("{path}?dir=infra/vpc");
-    let answer = desk.put(&path, &desk.token, &headers, bytes).await;
+    let answer = fixture.put(&path, &fixture.token, &headers, bytes).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
     let download = "/registry/v1/modules/acme/vpc/aws/1.0.0/download";
-    let download = desk.server.get(download, &desk.token).await;
+    let download = fixture.server.get(download, &fixture.token).await;
     let link = download.header("x-terraform-get");
     let link = link
         .strip_prefix("./module~infra~vpc.tar.gz//infra/vpc?")
@@ -278,7 +282,10 @@ async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
     // Clients keep the directory to themselves.
     let package = "/registry/v1/modules/acme/vpc/aws/1.0.0/module~infra~vpc.tar.gz";
     assert_eq!(
-        desk.server.status(&format!("{package}?{link}"), "").await,
+        fixture
+            .server
+            .status(&format!("{package}?{link}"), "")
+            .await,
         200
     );
 
@@ -286,7 +293,7 @@ async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
     let digest = content_digest(&net);
     let path = format!("{}?dir=net", address("go example.com/net v1.0.0"));
     let headers = [("content-digest", digest.as_str())];
-    let answer = desk.put(&path, &desk.token, &headers, net).await;
+    let answer = fixture.put(&path, &fixture.token, &headers, net).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(
         detail(&answer).contains("only modules of Terraform"),
@@ -297,11 +304,11 @@ async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
 
 /// R2: one record for one change of state.
 async fn many_uploads_of_one_version_end_with_one_record(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let (same, other) = (module(MODULE), module(OTHER_MODULE));
     let uploads = (0..12).map(|number| {
         let bytes = if number % 2 == 0 { &same } else { &other };
-        desk.upload("module acme/vpc/aws 1.0.0", bytes.clone())
+        fixture.upload("module acme/vpc/aws 1.0.0", bytes.clone())
     });
     let answers = futures::future::join_all(uploads).await;
     let count = |status: u16| {
@@ -311,29 +318,29 @@ async fn many_uploads_of_one_version_end_with_one_record(db: &TestDb) {
             .count()
     };
     assert_eq!((count(201), count(200), count(409)), (1, 5, 6));
-    assert_eq!(desk.log_size().await, 1);
-    assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
+    assert_eq!(fixture.log_size().await, 1);
+    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
 }
 
 async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let path = address("module acme/vpc/aws 1.0.0");
     let bytes = module(MODULE);
     let digest = content_digest(&bytes);
     let headers = [("content-digest", digest.as_str())];
     let put = async |token: &str| {
-        let answer = desk.put(&path, token, &headers, bytes.clone()).await;
+        let answer = fixture.put(&path, token, &headers, bytes.clone()).await;
         (answer.status.as_u16(), reason(&answer))
     };
     let unknown = format!("lkr_{}", "A".repeat(43));
     for token in ["", "x", unknown.as_str()] {
         assert_eq!(put(token).await, (401, "no_token".to_owned()), "{token}");
     }
-    let (revoked, text) = desk.office.token(&["publish:*"]).await;
-    desk.office.revoke(&revoked).await;
+    let (revoked, text) = fixture.office.token(&["publish:*"]).await;
+    fixture.office.revoke(&revoked).await;
     assert_eq!(put(&text).await.0, 401);
     let soon = db.now() + Duration::from_mins(1);
-    let (_, text) = desk.office.token_until(&["publish:*"], Some(soon)).await;
+    let (_, text) = fixture.office.token_until(&["publish:*"], Some(soon)).await;
     db.clock.advance(Duration::from_secs(61));
     assert_eq!(put(&text).await.0, 401);
     for scopes in [
@@ -342,11 +349,11 @@ async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
         &["publish:module acme/vpc/google"],
         &["publish:go *", "deprecate:*", "takedown:*"],
     ] {
-        let (_, text) = desk.office.token(scopes).await;
+        let (_, text) = fixture.office.token(scopes).await;
         assert_eq!(put(&text).await, (403, "no_scope".to_owned()), "{scopes:?}");
     }
-    assert_eq!(desk.log_size().await, 0);
-    let answer = desk
+    assert_eq!(fixture.log_size().await, 0);
+    let answer = fixture
         .upload("module other/vpc/aws 1.0.0", bytes.clone())
         .await;
     assert_eq!(
@@ -354,29 +361,29 @@ async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
         (403, "no_namespace".to_owned())
     );
     // A browser sends a password that it knows with requests that other pages make.
-    let (_, text) = desk.office.token(&["publish:module acme/vpc/*"]).await;
+    let (_, text) = fixture.office.token(&["publish:module acme/vpc/*"]).await;
     let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("ci:{text}")));
     let by_password = [headers[0], ("authorization", basic.as_str())];
-    let answer = desk.put(&path, "", &by_password, bytes.clone()).await;
+    let answer = fixture.put(&path, "", &by_password, bytes.clone()).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     assert_eq!(
         answer.header("www-authenticate"),
         "Bearer realm=\"Lockkeeper registry\""
     );
-    let answer = desk.put(&path, &text, &headers, bytes.clone()).await;
+    let answer = fixture.put(&path, &text, &headers, bytes.clone()).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
 }
 
 async fn a_token_that_is_revoked_while_the_body_arrives_publishes_nothing(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let bytes = module(MODULE);
-    let (token, text) = desk.office.token(&["publish:*"]).await;
+    let (token, text) = fixture.office.token(&["publish:*"]).await;
     let (digest, bearer) = (content_digest(&bytes), format!("Bearer {text}"));
     let headers = [
         ("content-digest", digest.as_str()),
         ("authorization", bearer.as_str()),
     ];
-    let store = desk.office.registry.store().clone();
+    let store = fixture.office.registry.store().clone();
     let body = futures::stream::once(async move {
         let revoked = store.registry_token_revoke(token.id, &by_ops()).await;
         assert!(revoked.unwrap().is_some());
@@ -384,15 +391,18 @@ async fn a_token_that_is_revoked_while_the_body_arrives_publishes_nothing(db: &T
     });
     let path = address("module acme/vpc/aws 1.0.0");
     let body = Body::from_stream(body);
-    let answer = desk.server.send(Method::PUT, &path, &headers, body).await;
+    let answer = fixture
+        .server
+        .send(Method::PUT, &path, &headers, body)
+        .await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{}", answer.text());
-    assert_eq!(desk.log_size().await, 0);
+    assert_eq!(fixture.log_size().await, 0);
 }
 
 /// Two bodies of a token that never end keep neither their places for long nor others from publishing.
 async fn a_token_has_half_of_the_places(db: &TestDb) {
-    let desk = Desk::open(db).await;
-    let (_, slow) = desk.office.token(&["publish:*"]).await;
+    let fixture = UploadFixture::open(db).await;
+    let (_, slow) = fixture.office.token(&["publish:*"]).await;
     let bytes = module(MODULE);
     let (digest, bearer) = (content_digest(&bytes), format!("Bearer {slow}"));
     let headers = [
@@ -407,7 +417,8 @@ async fn a_token_has_half_of_the_places(db: &TestDb) {
             begun.send(()).unwrap();
             std::future::pending::<std::io::Result<Bytes>>().await
         });
-        desk.server
+        fixture
+            .server
             .send(Method::PUT, &path, &headers, Body::from_stream(never))
     };
     let all = futures::future::join_all((0..4).map(|_| stuck()));
@@ -415,7 +426,7 @@ async fn a_token_has_half_of_the_places(db: &TestDb) {
         for _ in 0..2 {
             starts.recv().await.unwrap();
         }
-        let answer = desk
+        let answer = fixture
             .upload("module acme/vpc/aws 1.0.0", bytes.clone())
             .await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
@@ -431,7 +442,7 @@ async fn a_token_has_half_of_the_places(db: &TestDb) {
 }
 
 async fn a_request_says_what_it_sends(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let path = address("module acme/vpc/aws 1.0.0");
     let bytes = module(MODULE);
     let digest = content_digest(&bytes);
@@ -456,7 +467,9 @@ async fn a_request_says_what_it_sends(db: &TestDb) {
             "too_large",
         ),
     ] {
-        let answer = desk.put(&path, &desk.token, &headers, bytes.clone()).await;
+        let answer = fixture
+            .put(&path, &fixture.token, &headers, bytes.clone())
+            .await;
         assert_eq!(
             (answer.status.as_u16(), reason(&answer).as_str()),
             (status, expected),
@@ -478,16 +491,21 @@ async fn a_request_says_what_it_sends(db: &TestDb) {
         ("/api/registry/go/example.com/net", 404),
         ("/api/registry/provider/acme/x/1.0.0", 404),
     ] {
-        let answer = desk.put(path, &desk.token, &headers, bytes.clone()).await;
+        let answer = fixture
+            .put(path, &fixture.token, &headers, bytes.clone())
+            .await;
         assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.text());
     }
     // A body without a declared length is counted while it arrives.
     let piece = Bytes::from(vec![0; 1 << 20]);
     let pieces = (0..65).map(move |_| Ok::<_, std::io::Error>(piece.clone()));
     let body = Body::from_stream(futures::stream::iter(pieces));
-    let bearer = format!("Bearer {}", desk.token);
+    let bearer = format!("Bearer {}", fixture.token);
     let headers = [headers[0], ("authorization", bearer.as_str())];
-    let answer = desk.server.send(Method::PUT, &path, &headers, body).await;
+    let answer = fixture
+        .server
+        .send(Method::PUT, &path, &headers, body)
+        .await;
     assert_eq!(
         (answer.status.as_u16(), reason(&answer)),
         (413, "too_large".to_owned())
@@ -497,25 +515,28 @@ async fn a_request_says_what_it_sends(db: &TestDb) {
         Err(std::io::Error::other("gone")),
     ];
     let body = Body::from_stream(futures::stream::iter(cut_off));
-    let answer = desk.server.send(Method::PUT, &path, &headers, body).await;
+    let answer = fixture
+        .server
+        .send(Method::PUT, &path, &headers, body)
+        .await;
     assert_eq!(
         (answer.status.as_u16(), reason(&answer)),
         (400, "cut_off".to_owned())
     );
-    assert_eq!(desk.log_size().await, 0);
+    assert_eq!(fixture.log_size().await, 0);
     assert_eq!(files_below(&db.dir.path().join("packages")), 1);
 }
 
 async fn a_package_with_a_token_is_refused(db: &TestDb) {
-    let desk = Desk::open(db).await;
-    let text = format!("TOKEN={}\n", desk.token);
+    let fixture = UploadFixture::open(db).await;
+    let text = format!("TOKEN={}\n", fixture.token);
     let leak = ("ci/env", text.as_bytes());
     for (key, files) in [
         ("module acme/vpc/aws 1.0.0", MODULE),
         ("go example.com/net v1.0.0", NET),
     ] {
         let files = [files, &[leak]].concat();
-        let answer = desk
+        let answer = fixture
             .upload(key, archive(&key.parse().unwrap(), &files))
             .await;
         assert_eq!(
@@ -527,15 +548,15 @@ async fn a_package_with_a_token_is_refused(db: &TestDb) {
             why.contains("ci/env") && why.contains("has a token of a registry"),
             "{why}"
         );
-        assert!(!answer.text().contains(&desk.token), "{why}");
+        assert!(!answer.text().contains(&fixture.token), "{why}");
     }
-    assert_eq!(desk.log_size().await, 0);
+    assert_eq!(fixture.log_size().await, 0);
     assert_eq!(files_below(&db.dir.path().join("packages")), 1);
 }
 
 async fn names_of_go_modules_do_not_differ_in_case_alone(db: &TestDb) {
-    let desk = Desk::open(db).await;
-    let first = desk
+    let fixture = UploadFixture::open(db).await;
+    let first = fixture
         .upload("go example.com/net v1.0.0", archives::net_zip(NET))
         .await;
     assert_eq!(first.status, StatusCode::CREATED, "{}", first.text());
@@ -545,7 +566,7 @@ async fn names_of_go_modules_do_not_differ_in_case_alone(db: &TestDb) {
     let digest = content_digest(&zip);
     let path = "/api/registry/go/example.com/!net/@v/v1.0.0";
     let headers = [("content-digest", digest.as_str())];
-    let answer = desk.put(path, &desk.token, &headers, zip).await;
+    let answer = fixture.put(path, &fixture.token, &headers, zip).await;
     assert_eq!(
         (answer.status.as_u16(), reason(&answer)),
         (409, "other_case".to_owned())
@@ -553,25 +574,25 @@ async fn names_of_go_modules_do_not_differ_in_case_alone(db: &TestDb) {
 }
 
 async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let key = "module acme/vpc/aws 1.0.0";
     let why = json!({"reason": "leaks addresses", "replacement": "1.0.1"});
-    let missing = desk
-        .change(key, "deprecate", &desk.token, why.clone())
+    let missing = fixture
+        .change(key, "deprecate", &fixture.token, why.clone())
         .await;
     assert_eq!(
         (missing.status.as_u16(), reason(&missing)),
         (404, "no_version".to_owned())
     );
-    drop(desk.upload(key, module(MODULE)).await);
-    let (_, publisher) = desk.office.token(&["publish:*", "read:*"]).await;
+    drop(fixture.upload(key, module(MODULE)).await);
+    let (_, publisher) = fixture.office.token(&["publish:*", "read:*"]).await;
     for change in ["deprecate", "takedown"] {
-        let answer = desk.change(key, change, &publisher, why.clone()).await;
+        let answer = fixture.change(key, change, &publisher, why.clone()).await;
         assert_eq!(
             (answer.status.as_u16(), reason(&answer)),
             (403, "no_scope".to_owned())
         );
-        let answer = desk.change(key, change, "x", why.clone()).await;
+        let answer = fixture.change(key, change, "x", why.clone()).await;
         assert_eq!(answer.status.as_u16(), 401);
     }
     for (change, body, field) in [
@@ -592,26 +613,30 @@ async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
         ("takedown", json!({"reason": "x"}), "kind"),
         ("takedown", json!({"reason": "x", "kind": "bug"}), "kind"),
     ] {
-        let answer = desk.change(key, change, &desk.token, body.clone()).await;
+        let answer = fixture
+            .change(key, change, &fixture.token, body.clone())
+            .await;
         let json: Value = serde_json::from_str(answer.text()).unwrap();
         assert_eq!(answer.status.as_u16(), 422, "{body}: {}", answer.text());
         assert_eq!(json["field"], json!(field), "{body}");
     }
-    let answer = desk.change(key, "delete", &desk.token, why.clone()).await;
+    let answer = fixture
+        .change(key, "delete", &fixture.token, why.clone())
+        .await;
     assert_eq!(answer.status.as_u16(), 404);
-    let answer = desk
+    let answer = fixture
         .change(
             key,
             "deprecate",
-            &desk.token,
+            &fixture.token,
             json!({"reason": "x", "other": 1}),
         )
         .await;
     assert!(answer.status.is_client_error());
 
     for _ in 0..2 {
-        let answer = desk
-            .change(key, "deprecate", &desk.token, why.clone())
+        let answer = fixture
+            .change(key, "deprecate", &fixture.token, why.clone())
             .await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         let json: Value = serde_json::from_str(answer.text()).unwrap();
@@ -622,8 +647,8 @@ async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
     }
     let gone = json!({"reason": "has a key", "kind": "security"});
     for _ in 0..2 {
-        let answer = desk
-            .change(key, "takedown", &desk.token, gone.clone())
+        let answer = fixture
+            .change(key, "takedown", &fixture.token, gone.clone())
             .await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         let json: Value = serde_json::from_str(answer.text()).unwrap();
@@ -632,27 +657,27 @@ async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
             (&json!("deleted"), &json!([]))
         );
     }
-    let answer = desk.change(key, "deprecate", &desk.token, why).await;
+    let answer = fixture.change(key, "deprecate", &fixture.token, why).await;
     assert_eq!(
         (answer.status.as_u16(), reason(&answer)),
         (410, "taken_down".to_owned())
     );
-    let answer = desk.upload(key, module(MODULE)).await;
+    let answer = fixture.upload(key, module(MODULE)).await;
     assert_eq!(
         (answer.status.as_u16(), reason(&answer)),
         (410, "taken_down".to_owned())
     );
     assert!(detail(&answer).contains("has a key"), "{}", answer.text());
-    assert_eq!(desk.log_size().await, 3);
-    assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
-    let events = desk
+    assert_eq!(fixture.log_size().await, 3);
+    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
+    let events = fixture
         .office
         .registry
         .store()
         .lock_event_list(100)
         .await
         .unwrap();
-    let by = format!("token test ({})", desk.token_id);
+    let by = format!("token test ({})", fixture.token_id);
     let of_registry = events
         .iter()
         .filter(|event| event.event.kind.as_str().starts_with("registry_"));
@@ -661,7 +686,7 @@ async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
 }
 
 async fn nothing_is_kept_of_hostile_archives(db: &TestDb) {
-    let desk = Desk::open(db).await;
+    let fixture = UploadFixture::open(db).await;
     let packages = db.dir.path().join("packages");
     let archives = archives::of_modules().into_iter().chain(archives::of_go());
     let mut count = 0;
@@ -672,7 +697,7 @@ async fn nothing_is_kept_of_hostile_archives(db: &TestDb) {
             status,
             reason,
         } = hostile;
-        let answer = desk.upload(key, archive).await;
+        let answer = fixture.upload(key, archive).await;
         let shown = format!("{number} {key} {reason:?}: {}", answer.text());
         assert_eq!(answer.status.as_u16(), status, "{shown}");
         assert!(detail(&answer).contains(reason), "{shown}");
@@ -681,9 +706,9 @@ async fn nothing_is_kept_of_hostile_archives(db: &TestDb) {
         count += 1;
     }
     assert!(count > 50, "{count}");
-    assert_eq!(desk.log_size().await, 0);
+    assert_eq!(fixture.log_size().await, 0);
     assert_eq!(
-        desk.office.registry.names(None, None, 10).await.unwrap(),
+        fixture.office.registry.names(None, None, 10).await.unwrap(),
         []
     );
 }

@@ -482,9 +482,9 @@ impl Replica {
         PeerExchange::of(&self.ctx).await.unwrap().unwrap()
     }
 
-    /// Returns a receiver of nudges about new records of the registry.
-    pub fn nudges(&self) -> WakeUps {
-        self.ctx.registry_nudge.listen()
+    /// Returns a receiver of wake-ups about new records of the registry.
+    pub fn wake_ups(&self) -> WakeUps {
+        self.ctx.registry_wake_up.listen()
     }
 
     /// Returns all metrics of the server.

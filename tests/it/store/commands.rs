@@ -8,7 +8,7 @@ use lockkeeper::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin,
 };
 use lockkeeper::store::{
-    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, ResultPart,
+    CancelTarget, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, ResultPart,
     ResultTimes, StopKind, StopRequest, Store,
 };
 
@@ -507,7 +507,7 @@ async fn what_waits_is_dropped_and_what_runs_is_asked_to_stop(db: &TestDb) {
         |_: &lockkeeper::store::Cancelled| vec![end(waiting, &["told"]), end(asking, &["answer"])];
     let done = db
         .store()
-        .command_cancel(CancelWhat::OfPull(&at), "bob\0", false, ends)
+        .command_cancel(CancelTarget::OfPull(&at), "bob\0", false, ends)
         .await
         .unwrap();
     assert_eq!(
@@ -536,7 +536,7 @@ async fn what_waits_is_dropped_and_what_runs_is_asked_to_stop(db: &TestDb) {
     assert_eq!(db.store().command_list_stopping().await.unwrap(), [plan]);
     let by_force = db
         .store()
-        .command_cancel(CancelWhat::OfPull(&at), "eve", true, |_| Vec::new())
+        .command_cancel(CancelTarget::OfPull(&at), "eve", true, |_| Vec::new())
         .await
         .unwrap();
     assert_eq!(
@@ -554,7 +554,7 @@ async fn one_command_is_cancelled_and_no_other(db: &TestDb) {
     let ends = |_: &lockkeeper::store::Cancelled| vec![end(one, &[])];
     let done = db
         .store()
-        .command_cancel(CancelWhat::One(one), "ops", false, ends)
+        .command_cancel(CancelTarget::One(one), "ops", false, ends)
         .await
         .unwrap();
     assert_eq!((done.dropped.len(), done.interrupted.len()), (1, 0));
@@ -564,7 +564,7 @@ async fn one_command_is_cancelled_and_no_other(db: &TestDb) {
     );
     let over = db
         .store()
-        .command_cancel(CancelWhat::One(one), "ops", true, |_| Vec::new())
+        .command_cancel(CancelTarget::One(one), "ops", true, |_| Vec::new())
         .await
         .unwrap();
     assert!(over.dropped.is_empty() && over.interrupted.is_empty() && over.spared.is_empty());

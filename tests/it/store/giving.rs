@@ -17,13 +17,13 @@ use super::waiters::{holders, line, want};
 use crate::support::db::{TestDb, by, seal_log, store_test};
 
 store_test!(
-    a_lock_is_released_to_the_first_in_line_or_to_nobody,
+    a_lock_is_released_to_the_first_in_the_queue_or_to_nobody,
     a_lock_under_which_a_plan_is_made_is_released_by_force_only,
     a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work,
     a_lock_under_which_something_was_applied_is_released_by_force_only,
     a_lock_under_which_an_apply_runs_is_not_even_taken_by_force,
     an_apply_that_waits_finds_its_plan_gone,
-    a_lock_is_handed_to_anybody_in_line,
+    a_lock_is_handed_to_any_queued_pull_request,
     what_forbids_a_release_forbids_to_hand_over,
     a_lock_is_not_handed_over_into_a_circle,
     what_is_told_is_queued_with_the_change_or_not_at_all,
@@ -96,8 +96,8 @@ async fn running(store: &Store, kind: RunKind, pull: &PullRef, dir: &str) -> Run
     run
 }
 
-async fn standing(store: &Store, lock: &Lock) -> LockUse {
-    store.lock_standing(lock).await.unwrap()
+async fn lock_use(store: &Store, lock: &Lock) -> LockUse {
+    store.lock_use(lock).await.unwrap()
 }
 
 /// Ends a run and its command.
@@ -110,7 +110,7 @@ async fn end(store: &Store, run: RunId) {
     );
 }
 
-async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
+async fn a_lock_is_released_to_the_first_in_the_queue_or_to_nobody(db: &TestDb) {
     let store = db.store();
     let (one, two, three) = (
         open_pull(store, 1).await,
@@ -122,7 +122,7 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
     want(store, &two, &["a"]).await;
     want(store, &three, &["a"]).await;
     let lock = store.lock_list().await.unwrap().remove(0);
-    assert!(standing(store, &lock).await.is_idle());
+    assert!(lock_use(store, &lock).await.is_idle());
     let given = done(store, &olga(lock.id)).await;
     let now = store.lock_list().await.unwrap().remove(0);
     assert_eq!(
@@ -245,7 +245,7 @@ async fn a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work(db: &TestDb
     assert!(store.command_start(plan, None, &[]).await.unwrap());
     let lock = taken(store, &one, &project("a")).await;
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [(plan, CommandKind::Autoplan)]
     );
     let new = NewRun {
@@ -256,13 +256,13 @@ async fn a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work(db: &TestDb
     };
     let run = store.run_create(&new).await.unwrap();
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [(plan, CommandKind::Autoplan)],
         "it waits for a place"
     );
     end(store, run).await;
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [],
         "it goes on with other projects"
     );
@@ -270,7 +270,7 @@ async fn a_plan_that_took_the_lock_and_has_not_come_to_it_is_at_work(db: &TestDb
     let later = command(store, CommandKind::Plan, &one).await;
     assert!(store.command_start(later, None, &[]).await.unwrap());
     assert_eq!(
-        standing(store, &lock).await.at_work,
+        lock_use(store, &lock).await.at_work,
         [],
         "it may be about anything"
     );
@@ -284,7 +284,7 @@ async fn a_lock_under_which_something_was_applied_is_released_by_force_only(db: 
     end(store, apply).await;
     let lock = store.lock_list().await.unwrap().remove(0);
     assert!(
-        standing(store, &lock).await.is_idle(),
+        lock_use(store, &lock).await.is_idle(),
         "another project was applied"
     );
     let ApplyGate::Granted(grant) = begin_apply(store, &plan).await else {
@@ -294,7 +294,7 @@ async fn a_lock_under_which_something_was_applied_is_released_by_force_only(db: 
         .apply_end(grant, &one, PlanState::Applied, by())
         .await
         .unwrap();
-    for (id, _) in standing(store, &lock).await.at_work {
+    for (id, _) in lock_use(store, &lock).await.at_work {
         for run in store.run_list(id).await.unwrap() {
             end(store, run.id).await;
         }
@@ -365,7 +365,7 @@ async fn an_apply_that_waits_finds_its_plan_gone(db: &TestDb) {
     );
 }
 
-async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
+async fn a_lock_is_handed_to_any_queued_pull_request(db: &TestDb) {
     let store = db.store();
     let pulls = [
         open_pull(store, 1).await,
@@ -378,7 +378,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
     for nobody in [9, 1] {
         assert_eq!(
             refused(store, &to(nobody, olga(lock.id))).await,
-            KeptReason::NotInLine(Subject::pull(nobody))
+            KeptReason::NotQueued(Subject::pull(nobody))
         );
     }
     let reason = Reason::read("the outage first").unwrap();
@@ -433,7 +433,7 @@ async fn what_forbids_a_release_forbids_to_hand_over(db: &TestDb) {
     );
     assert_eq!(
         refused(store, &to(9, by_force(lock.id))).await,
-        KeptReason::NotInLine(Subject::pull(9))
+        KeptReason::NotQueued(Subject::pull(9))
     );
     let given = done(store, &to(2, by_force(lock.id))).await;
     assert_eq!(given.interrupted.len(), 1);
@@ -525,8 +525,8 @@ async fn a_lock_of_one_project_stands_for_itself(db: &TestDb) {
     let run = run(store, RunKind::Plan, &one, &named("a", "x")).await;
     assert_eq!(
         (
-            standing(store, &x).await.is_idle(),
-            standing(store, &y).await.is_idle()
+            lock_use(store, &x).await.is_idle(),
+            lock_use(store, &y).await.is_idle()
         ),
         (false, true)
     );

@@ -72,7 +72,7 @@ impl Model {
     }
 
     /// Checks whether this could be the answer now, and carries the request out. The store chooses the identifiers,
-    /// so the model can only judge answers.
+    /// so the model can only check answers.
     fn allows(&mut self, ask: &Ask, told: &Told) -> bool {
         match (ask, told) {
             (Ask::Take(pull, _), Told::Closed) => self.closed.contains(pull),
@@ -342,11 +342,11 @@ async fn what_tasks_are_told_about_locks_could_have_happened_one_after_another(d
     }
 }
 
-/// The test above can fail: the judge rejects a history that the store must never make.
+/// The test above can fail: the checker rejects a history that the store must never make.
 #[test]
 fn two_who_are_told_that_they_hold_the_same_lock_are_found_out() {
     let [one, two] = [1, 2].map(|n| LockId::from(uuid::Uuid::from_u128(n)));
-    let judge = |told: [(i64, LockId); 2]| {
+    let explains = |told: [(i64, LockId); 2]| {
         let mut history = History::default();
         let calls = told.map(|(pull, _)| history.asks(0, Ask::Take(pull, "a")));
         // The second request begins before the first has an answer.
@@ -356,7 +356,7 @@ fn two_who_are_told_that_they_hold_the_same_lock_are_found_out() {
         history.is_explained()
     };
     assert!(
-        !judge([(1, one), (2, two)]),
+        !explains([(1, one), (2, two)]),
         "both were told that it was theirs"
     );
     let mut history = History::default();
@@ -378,7 +378,7 @@ impl SequentialSpec for Model {
     type Ret = Told;
 
     fn invoke(&mut self, _: &Ask) -> Told {
-        unreachable!("identifiers are the store's to choose, so steps are only judged")
+        unreachable!("identifiers are the store's to choose, so steps are only checked")
     }
 
     fn is_valid_step(&mut self, ask: &Ask, told: &Told) -> bool {
@@ -386,9 +386,9 @@ impl SequentialSpec for Model {
     }
 }
 
-/// Generates random histories. Our judge and stateright's, which has no memory, must agree on them.
+/// Generates random histories. Our checker and stateright's, which has no memory, must agree on them.
 #[test]
-fn the_judge_says_what_stateright_says() {
+fn the_checker_agrees_with_stateright() {
     let seed: u64 = rand::random();
     let mut rng = StdRng::seed_from_u64(seed);
     let mut explained = 0;
@@ -414,14 +414,14 @@ fn the_judge_says_what_stateright_says() {
                 None => {}
             }
         }
-        let judged = history.is_explained();
+        let is_explained = history.is_explained();
         assert_eq!(
-            judged,
+            is_explained,
             reference.is_consistent(),
             "seed {seed}, round {round}:\n{}",
             history.lines.join("\n")
         );
-        explained += u32::from(judged);
+        explained += u32::from(is_explained);
     }
     assert!(
         (100..900).contains(&explained),

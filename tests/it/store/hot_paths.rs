@@ -772,21 +772,21 @@ async fn stars(db: &TestDb, pull: &PullRef) {
     users.delete(&by_ops(), account).await.unwrap();
 }
 
-/// Keeps a mirror in sync. The count of all mirrors is left out, as are the statements that a new home sends only
-/// once.
+/// Keeps a mirror in sync. The count of all mirrors is left out, as are the statements that a new data directory sends
+/// only once.
 async fn mirrors(db: &TestDb) {
-    let (store, home) = (db.store(), "home".parse().unwrap());
+    let (store, data_dir_id) = (db.store(), "home".parse().unwrap());
     let news = RepositoryNews {
         repo: "github.com/acme/s1000001".parse().unwrap(),
         kind: RepositoryEventKind::Push,
     };
     store.repository_event_append(&news).await.unwrap();
     assert_eq!(
-        store.repository_event_walk(&home, 50).await.unwrap(),
+        store.repository_event_walk(&data_dir_id, 50).await.unwrap(),
         EventWalk::Walked(1)
     );
-    store.mirror_list_due(&home, 50).await.unwrap();
-    store.mirror_list_stale(&home, 50).await.unwrap();
+    store.mirror_list_due(&data_dir_id, 50).await.unwrap();
+    store.mirror_list_stale(&data_dir_id, 50).await.unwrap();
     let orphans = store.mirror_list_orphaned(50).await.unwrap();
     let orphaned = MirrorEvent::Orphaned {
         at: db.now(),
@@ -797,7 +797,11 @@ async fn mirrors(db: &TestDb) {
         .await
         .unwrap();
     store.mirror_ask(&news.repo, by()).await.unwrap();
-    let row = store.mirror_get(&home, &news.repo).await.unwrap().unwrap();
+    let row = store
+        .mirror_get(&data_dir_id, &news.repo)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(store.mirror_forget(&row).await.unwrap());
 }
 

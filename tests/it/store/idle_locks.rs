@@ -231,7 +231,7 @@ async fn only_of_a_pull_something_applied_waits_to_be_merged(db: &TestDb) {
         finish_all(db, &pull).await;
         let seen = [taken(store, &pull, &project(&dir)).await];
         assert_eq!(
-            store.lock_standing(&seen[0]).await.unwrap().applied,
+            store.lock_use(&seen[0]).await.unwrap().applied,
             applied,
             "{pull}"
         );

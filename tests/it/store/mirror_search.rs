@@ -14,35 +14,36 @@ store_test!(
     mirrors_of_all_disks_are_counted,
 );
 
-async fn know(db: &TestDb, home: &str, repos: &[&str]) {
+async fn know(db: &TestDb, data_dir_id: &str, repos: &[&str]) {
     for repo in repos {
         assert!(
             db.store()
-                .mirror_know(&home.parse().unwrap(), &repo.parse().unwrap())
+                .mirror_know(&data_dir_id.parse().unwrap(), &repo.parse().unwrap())
                 .await
                 .unwrap()
         );
     }
 }
 
-async fn change(db: &TestDb, home: &str, repo: &str, event: MirrorEvent) {
-    let (home, repo): (DataDirId, RepoId) = (home.parse().unwrap(), repo.parse().unwrap());
+async fn change(db: &TestDb, data_dir_id: &str, repo: &str, event: MirrorEvent) {
+    let (data_dir_id, repo): (DataDirId, RepoId) =
+        (data_dir_id.parse().unwrap(), repo.parse().unwrap());
     let change = db
         .store()
-        .mirror_change(&home, &repo, &event)
+        .mirror_change(&data_dir_id, &repo, &event)
         .await
         .unwrap();
     assert!(matches!(change, MirrorChange::Changed(_)), "{change:?}");
 }
 
-async fn started(db: &TestDb, home: &str, repo: &str) {
+async fn started(db: &TestDb, data_dir_id: &str, repo: &str) {
     let lease = AttemptLease {
         key: "k".to_owned(),
         holder: "one/1".to_owned(),
     };
     change(
         db,
-        home,
+        data_dir_id,
         repo,
         MirrorEvent::Started {
             at: db.now(),
@@ -52,8 +53,8 @@ async fn started(db: &TestDb, home: &str, repo: &str) {
     .await;
 }
 
-async fn failed(db: &TestDb, home: &str, repo: &str) {
-    started(db, home, repo).await;
+async fn failed(db: &TestDb, data_dir_id: &str, repo: &str) {
+    started(db, data_dir_id, repo).await;
     let failure = SyncFailure {
         kind: FailureKind::Unreachable,
         message: "no answer".to_owned(),
@@ -61,7 +62,7 @@ async fn failed(db: &TestDb, home: &str, repo: &str) {
     let (at, holder) = (db.now(), "one/1".to_owned());
     change(
         db,
-        home,
+        data_dir_id,
         repo,
         MirrorEvent::Failed {
             at,
@@ -86,7 +87,7 @@ async fn search(db: &TestDb, state: Option<SyncState>, text: &str) -> (Vec<Strin
         .unwrap();
     (
         rows.into_iter()
-            .map(|row| format!("{} {}", row.home, row.repo.name()))
+            .map(|row| format!("{} {}", row.data_dir_id, row.repo.name()))
             .collect(),
         count,
     )
@@ -98,10 +99,10 @@ fn names(names: &[&str], count: i64) -> (Vec<String>, i64) {
 
 async fn what_is_in_trouble_comes_first(db: &TestDb) {
     assert_eq!(search(db, None, "").await, names(&[], 0));
-    for home in ["b", "a"] {
+    for data_dir_id in ["b", "a"] {
         know(
             db,
-            home,
+            data_dir_id,
             &[
                 "github.com/acme/a",
                 "github.com/acme/b",

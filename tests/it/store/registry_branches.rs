@@ -121,14 +121,14 @@ async fn no_repository_hides_the_others(db: &TestDb) {
 
 async fn a_branch_is_read_after_each_sync_and_forgotten_with_the_mirror(db: &TestDb) {
     let store = db.store();
-    let home: DataDirId = "home".parse().unwrap();
+    let data_dir_id: DataDirId = "home".parse().unwrap();
     let due = async || {
-        let due = store.registry_branches_due(&home).await.unwrap();
+        let due = store.registry_branches_due(&data_dir_id).await.unwrap();
         let due = due.into_iter().map(|known| (known.repo, known.failures));
         due.collect::<Vec<_>>()
     };
     assert_eq!(due().await, []);
-    synced(db, &home).await;
+    synced(db, &data_dir_id).await;
     assert_eq!(due().await, [(repo(), 0)]);
     record(db, &[used("a", "1.0.0", Some("1.0.0"))]).await;
     assert_eq!(due().await, []);
@@ -150,7 +150,11 @@ async fn a_branch_is_read_after_each_sync_and_forgotten_with_the_mirror(db: &Tes
     assert_eq!(uses(store, None).await.len(), 1, "known uses stay");
 
     assert_eq!(store.registry_branches_forget(10).await.unwrap(), 0);
-    let row = store.mirror_get(&home, &repo()).await.unwrap().unwrap();
+    let row = store
+        .mirror_get(&data_dir_id, &repo())
+        .await
+        .unwrap()
+        .unwrap();
     assert!(store.mirror_forget(&row).await.unwrap());
     assert_eq!(store.registry_branches_forget(10).await.unwrap(), 1);
     assert_eq!(uses(store, None).await, [""; 0]);

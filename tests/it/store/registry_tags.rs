@@ -391,9 +391,9 @@ async fn an_outcome_and_its_status_are_one_transaction(db: &TestDb) {
 }
 
 /// Syncs the mirror of the repository.
-pub(super) async fn synced(db: &TestDb, home: &DataDirId) {
+pub(super) async fn synced(db: &TestDb, data_dir_id: &DataDirId) {
     let (store, repo, at) = (db.store(), repo(), db.now());
-    assert!(store.mirror_know(home, &repo).await.unwrap());
+    assert!(store.mirror_know(data_dir_id, &repo).await.unwrap());
     let lease = AttemptLease {
         key: "sync".to_owned(),
         holder: "one".to_owned(),
@@ -413,7 +413,10 @@ pub(super) async fn synced(db: &TestDb, home: &DataDirId) {
         jitter: Jitter(0),
     };
     for event in [MirrorEvent::Started { at, lease }, succeeded] {
-        let changed = store.mirror_change(home, &repo, &event).await.unwrap();
+        let changed = store
+            .mirror_change(data_dir_id, &repo, &event)
+            .await
+            .unwrap();
         assert!(matches!(changed, MirrorChange::Changed(_)), "{changed:?}");
     }
 }
@@ -432,16 +435,22 @@ async fn failed_looks_wait_and_news_of_a_mirror_do_not(db: &TestDb) {
     assert_eq!((row.failures, row.looked_at), (0, Some(db.now())));
     assert!(row.is_listed);
 
-    let home = "home".parse().unwrap();
-    assert_eq!(store.registry_tag_repos_synced(&home).await.unwrap(), []);
-    db.clock.advance(Duration::from_mins(1));
-    synced(db, &home).await;
+    let data_dir_id = "home".parse().unwrap();
     assert_eq!(
-        store.registry_tag_repos_synced(&home).await.unwrap(),
+        store.registry_tag_repos_synced(&data_dir_id).await.unwrap(),
+        []
+    );
+    db.clock.advance(Duration::from_mins(1));
+    synced(db, &data_dir_id).await;
+    assert_eq!(
+        store.registry_tag_repos_synced(&data_dir_id).await.unwrap(),
         [repo()]
     );
     see(db, &[("v1.0.0", 'a')]).await;
-    assert_eq!(store.registry_tag_repos_synced(&home).await.unwrap(), []);
+    assert_eq!(
+        store.registry_tag_repos_synced(&data_dir_id).await.unwrap(),
+        []
+    );
     store.registry_tag_repo_due(&repo(), due_at).await.unwrap();
     let row = store.registry_tag_repos().await.unwrap().remove(0);
     assert_eq!(row.due_at, due_at);

@@ -25,7 +25,7 @@ store_test!(
     who_was_not_heard_of_for_long_is_dropped_and_begins_anew,
 );
 
-fn home(name: &str) -> DataDirId {
+fn data_dir_id(name: &str) -> DataDirId {
     name.parse().unwrap()
 }
 
@@ -50,10 +50,10 @@ fn delivery(id: &str) -> NewDelivery {
     }
 }
 
-/// Returns the names of the mirrors of a home that wait for a sync.
+/// Returns the names of the mirrors of a data directory that wait for a sync.
 async fn pending(store: &Store, name: &str) -> Vec<String> {
     let query = MirrorQuery {
-        home: Some(home(name)),
+        data_dir_id: Some(data_dir_id(name)),
         state: Some(SyncState::Pending),
         repo: None,
     };
@@ -62,14 +62,23 @@ async fn pending(store: &Store, name: &str) -> Vec<String> {
 }
 
 async fn walk(store: &Store, name: &str) -> EventWalk {
-    store.repository_event_walk(&home(name), 10).await.unwrap()
+    store
+        .repository_event_walk(&data_dir_id(name), 10)
+        .await
+        .unwrap()
 }
 
 async fn an_event_moves_the_mirrors_of_every_home_once(db: &TestDb) {
     let store = db.store();
     assert_eq!(walk(store, "a").await, EventWalk::NoCursor);
     for name in ["a", "b"] {
-        assert_eq!(store.repository_event_begin(&home(name)).await.unwrap(), 0);
+        assert_eq!(
+            store
+                .repository_event_begin(&data_dir_id(name))
+                .await
+                .unwrap(),
+            0
+        );
         assert_eq!(walk(store, name).await, EventWalk::Walked(0));
     }
     for name in ["infra", "labs", "infra"] {
@@ -134,7 +143,10 @@ async fn an_event_comes_with_its_delivery_and_only_once(db: &TestDb) {
 /// appending guarantees, the reader passes numbers that are not committed yet and never sees their events.
 async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
     let stores = [db.reopen().await, db.reopen().await, db.reopen().await];
-    db.store().repository_event_begin(&home("a")).await.unwrap();
+    db.store()
+        .repository_event_begin(&data_dir_id("a"))
+        .await
+        .unwrap();
     let names: Vec<String> = (0..96).map(|n| format!("r{n:03}")).collect();
     let append = |(n, name): (usize, &String)| {
         // Each writer has its own lane, so that nothing else orders the events.
@@ -175,7 +187,10 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
 
 async fn of_two_that_walk_for_one_home_each_event_is_walked_once(db: &TestDb) {
     let (store, other) = (db.store(), db.reopen().await);
-    store.repository_event_begin(&home("a")).await.unwrap();
+    store
+        .repository_event_begin(&data_dir_id("a"))
+        .await
+        .unwrap();
     for n in 0..40 {
         store
             .repository_event_append(&push(&format!("r{n}")))
@@ -202,9 +217,18 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
     let told = HeadNews::Told(None);
     store.head_note(&pull(1), told).await.unwrap();
     store.repository_event_append(&push("past")).await.unwrap();
-    assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 2);
     assert_eq!(
-        store.repository_event_begin(&home("a")).await.unwrap(),
+        store
+            .repository_event_begin(&data_dir_id("a"))
+            .await
+            .unwrap(),
+        2
+    );
+    assert_eq!(
+        store
+            .repository_event_begin(&data_dir_id("a"))
+            .await
+            .unwrap(),
         0,
         "it has begun"
     );
@@ -215,7 +239,7 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
     );
     assert_eq!(pending(store, "a").await, [pull(1).repo.name(), "past"]);
     let row = store
-        .mirror_get(&home("a"), &pull(1).repo)
+        .mirror_get(&data_dir_id("a"), &pull(1).repo)
         .await
         .unwrap()
         .unwrap();
@@ -225,18 +249,21 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
 /// A server is in sync with repositories for which only old pushes are stored. Another one joins.
 async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
     let store = db.store();
-    store.repository_event_begin(&home("a")).await.unwrap();
+    store
+        .repository_event_begin(&data_dir_id("a"))
+        .await
+        .unwrap();
     for name in ["evicted", "forgotten", "pushed"] {
         store.repository_event_append(&push(name)).await.unwrap();
     }
     assert_eq!(walk(store, "a").await, EventWalk::Walked(3));
     let evicted = MirrorEvent::Evicted { at: db.now() };
     let _changed = store
-        .mirror_change(&home("a"), &repo("evicted"), &evicted)
+        .mirror_change(&data_dir_id("a"), &repo("evicted"), &evicted)
         .await
         .unwrap();
     let row = store
-        .mirror_get(&home("a"), &repo("forgotten"))
+        .mirror_get(&data_dir_id("a"), &repo("forgotten"))
         .await
         .unwrap()
         .unwrap();
@@ -249,15 +276,21 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
             .unwrap(),
         3
     );
-    assert_eq!(store.repository_event_begin(&home("b")).await.unwrap(), 2);
+    assert_eq!(
+        store
+            .repository_event_begin(&data_dir_id("b"))
+            .await
+            .unwrap(),
+        2
+    );
     assert_eq!(pending(store, "b").await, ["evicted", "pushed"]);
     let row = store
-        .mirror_get(&home("b"), &repo("pushed"))
+        .mirror_get(&data_dir_id("b"), &repo("pushed"))
         .await
         .unwrap()
         .unwrap();
     assert_eq!(row.state, MirrorState::new(db.now()));
-    let due = store.mirror_list_due(&home("b"), 10).await.unwrap();
+    let due = store.mirror_list_due(&data_dir_id("b"), 10).await.unwrap();
     assert_eq!(
         due.backfill,
         [repo("pushed")],
@@ -272,7 +305,10 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
 
 async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) {
     let store = db.store();
-    store.repository_event_begin(&home("a")).await.unwrap();
+    store
+        .repository_event_begin(&data_dir_id("a"))
+        .await
+        .unwrap();
     let told = |name: &str, kind| RepositoryNews { kind, ..push(name) };
     for news in [
         told("given", RepositoryEventKind::Changed),
@@ -283,7 +319,7 @@ async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) 
         store.repository_event_append(&news).await.unwrap();
     }
     assert_eq!(walk(store, "a").await, EventWalk::Walked(4));
-    let due = || async { store.mirror_list_due(&home("a"), 10).await.unwrap() };
+    let due = || async { store.mirror_list_due(&data_dir_id("a"), 10).await.unwrap() };
     let MirrorsDue {
         never, backfill, ..
     } = due().await;
@@ -307,7 +343,10 @@ async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) 
 async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
     let store = db.store();
     for name in ["a", "b"] {
-        store.repository_event_begin(&home(name)).await.unwrap();
+        store
+            .repository_event_begin(&data_dir_id(name))
+            .await
+            .unwrap();
     }
     for n in 0..5 {
         store
@@ -323,7 +362,10 @@ async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
     db.clock.advance(std::time::Duration::from_hours(25));
     assert_eq!(prune().await, 0, "the other has not walked yet");
     assert_eq!(
-        store.repository_event_walk(&home("b"), 3).await.unwrap(),
+        store
+            .repository_event_walk(&data_dir_id("b"), 3)
+            .await
+            .unwrap(),
         EventWalk::Walked(3)
     );
     assert_eq!((prune().await, prune().await, prune().await), (2, 1, 0));
@@ -340,9 +382,12 @@ async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
 async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
     let store = db.store();
     for name in ["alive", "away"] {
-        store.repository_event_begin(&home(name)).await.unwrap();
         store
-            .mirror_know(&home(name), &repo("infra"))
+            .repository_event_begin(&data_dir_id(name))
+            .await
+            .unwrap();
+        store
+            .mirror_know(&data_dir_id(name), &repo("infra"))
             .await
             .unwrap();
     }
@@ -356,7 +401,7 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
         .repository_event_drop_cursors(db.now() - TimeDelta::days(7))
         .await
         .unwrap();
-    assert_eq!(dropped, [home("away")]);
+    assert_eq!(dropped, [data_dir_id("away")]);
     assert_eq!(walk(store, "away").await, EventWalk::NoCursor);
     assert_eq!(
         (
@@ -370,7 +415,10 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
         .await
         .unwrap();
     assert_eq!(
-        store.repository_event_begin(&home("away")).await.unwrap(),
+        store
+            .repository_event_begin(&data_dir_id("away"))
+            .await
+            .unwrap(),
         1
     );
     assert_eq!(pending(store, "away").await, [pull(1).repo.name()]);

@@ -25,7 +25,7 @@ store_test!(
     a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten,
 );
 
-fn home(name: &str) -> DataDirId {
+fn data_dir_id(name: &str) -> DataDirId {
     name.parse().unwrap()
 }
 
@@ -43,7 +43,7 @@ fn lease(holder: &str) -> AttemptLease {
 impl TestDb {
     async fn change(&self, name: &str, event: &MirrorEvent) -> MirrorChange {
         self.store()
-            .mirror_change(&home("a"), &repo(name), event)
+            .mirror_change(&data_dir_id("a"), &repo(name), event)
             .await
             .unwrap()
     }
@@ -60,7 +60,7 @@ impl TestDb {
     async fn mirror(&self, name: &str) -> MirrorRow {
         self.reopen()
             .await
-            .mirror_get(&home("a"), &repo(name))
+            .mirror_get(&data_dir_id("a"), &repo(name))
             .await
             .unwrap()
             .expect("the mirror is known")
@@ -69,7 +69,7 @@ impl TestDb {
     async fn know(&self, name: &str) {
         assert!(
             self.store()
-                .mirror_know(&home("a"), &repo(name))
+                .mirror_know(&data_dir_id("a"), &repo(name))
                 .await
                 .unwrap()
         );
@@ -118,7 +118,10 @@ impl TestDb {
     }
 
     async fn due(&self) -> MirrorsDue {
-        self.store().mirror_list_due(&home("a"), 10).await.unwrap()
+        self.store()
+            .mirror_list_due(&data_dir_id("a"), 10)
+            .await
+            .unwrap()
     }
 
     async fn synced(&self, name: &str) {
@@ -131,17 +134,33 @@ impl TestDb {
 async fn a_mirror_is_known_once_and_waits_for_its_first_attempt(db: &TestDb) {
     let store = db.store();
     assert_eq!(
-        store.mirror_get(&home("a"), &repo("infra")).await.unwrap(),
+        store
+            .mirror_get(&data_dir_id("a"), &repo("infra"))
+            .await
+            .unwrap(),
         None
     );
     assert_eq!(
         db.change("infra", &db.is_updated()).await,
         MirrorChange::Unknown
     );
-    assert!(store.mirror_know(&home("a"), &repo("infra")).await.unwrap());
-    assert!(!store.mirror_know(&home("a"), &repo("infra")).await.unwrap());
     assert!(
-        store.mirror_know(&home("b"), &repo("infra")).await.unwrap(),
+        store
+            .mirror_know(&data_dir_id("a"), &repo("infra"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .mirror_know(&data_dir_id("a"), &repo("infra"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .mirror_know(&data_dir_id("b"), &repo("infra"))
+            .await
+            .unwrap(),
         "each home has its own"
     );
     let row = db.mirror("infra").await;
@@ -201,7 +220,7 @@ async fn what_is_kept_of_a_mirror_is_what_was_written(db: &TestDb) {
 async fn of_many_that_begin_an_attempt_one_does(db: &TestDb) {
     db.know("infra").await;
     let other = db.reopen().await;
-    let (a, infra) = (home("a"), repo("infra"));
+    let (a, infra) = (data_dir_id("a"), repo("infra"));
     let begins: Vec<MirrorEvent> = (0..16)
         .map(|n| db.begins(&format!("replica/{n}")))
         .collect();
@@ -230,7 +249,7 @@ async fn of_many_that_begin_an_attempt_one_does(db: &TestDb) {
 async fn of_updates_and_attempts_at_once_none_is_lost(db: &TestDb) {
     db.know("infra").await;
     let other = db.reopen().await;
-    let (a, infra) = (home("a"), repo("infra"));
+    let (a, infra) = (data_dir_id("a"), repo("infra"));
     for round in 0..20 {
         let holder = format!("replica/{round}");
         db.changed("infra", &db.begins(&holder)).await;
@@ -315,7 +334,7 @@ async fn an_attempt_without_a_live_lease_is_given_up(db: &TestDb) {
     db.clock.advance_to(until);
     assert_eq!(
         store.mirror_list_orphaned(10).await.unwrap(),
-        [(home("a"), repo("infra"))]
+        [(data_dir_id("a"), repo("infra"))]
     );
     let state = db.changed("infra", &orphaned()).await;
     assert_eq!(
@@ -386,14 +405,21 @@ async fn every_sort_that_is_due_is_listed_by_its_age(db: &TestDb) {
             ..due
         }
     );
-    let one = db.store().mirror_list_due(&home("a"), 1).await.unwrap();
+    let one = db
+        .store()
+        .mirror_list_due(&data_dir_id("a"), 1)
+        .await
+        .unwrap();
     assert_eq!(
         (one.never, one.retries),
         (names(&["told-b"]), names(&["failed-b"]))
     );
     assert_eq!(one.backfill, names(&["idle-b"]));
     assert_eq!(
-        db.store().mirror_list_due(&home("b"), 10).await.unwrap(),
+        db.store()
+            .mirror_list_due(&data_dir_id("b"), 10)
+            .await
+            .unwrap(),
         MirrorsDue::default()
     );
     db.changed("gone", &MirrorEvent::Used { at: db.now() })
@@ -407,7 +433,12 @@ async fn every_sort_that_is_due_is_listed_by_its_age(db: &TestDb) {
 
 async fn a_mirror_that_nobody_told_of_is_stale_in_the_end(db: &TestDb) {
     db.synced("infra").await;
-    let stale = || async { db.store().mirror_list_stale(&home("a"), 10).await.unwrap() };
+    let stale = || async {
+        db.store()
+            .mirror_list_stale(&data_dir_id("a"), 10)
+            .await
+            .unwrap()
+    };
     assert!(stale().await.is_empty());
     db.clock
         .advance_to(db.mirror("infra").await.state.refresh_at.unwrap());
@@ -421,7 +452,7 @@ async fn a_mirror_that_nobody_told_of_is_stale_in_the_end(db: &TestDb) {
 async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
     for name in ["a", "b"] {
         db.store()
-            .mirror_know(&home(name), &repo("infra"))
+            .mirror_know(&data_dir_id(name), &repo("infra"))
             .await
             .unwrap();
     }
@@ -461,7 +492,7 @@ async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
     for name in ["a", "b"] {
         let row = db
             .store()
-            .mirror_get(&home(name), &repo("infra"))
+            .mirror_get(&data_dir_id(name), &repo("infra"))
             .await
             .unwrap()
             .unwrap();
@@ -476,11 +507,14 @@ async fn mirrors_are_listed_counted_and_forgotten(db: &TestDb) {
         db.synced(name).await;
     }
     db.know("c").await;
-    store.mirror_know(&home("z"), &repo("a")).await.unwrap();
+    store
+        .mirror_know(&data_dir_id("z"), &repo("a"))
+        .await
+        .unwrap();
     let list = |query: MirrorQuery| async move {
         let rows = store.mirror_list(&query, 10).await.unwrap();
         rows.iter()
-            .map(|row| format!("{} {}", row.home, row.repo.name()))
+            .map(|row| format!("{} {}", row.data_dir_id, row.repo.name()))
             .collect::<Vec<_>>()
     };
     assert_eq!(
@@ -488,7 +522,7 @@ async fn mirrors_are_listed_counted_and_forgotten(db: &TestDb) {
         ["a a", "a b", "a c", "z a"]
     );
     let query = MirrorQuery {
-        home: Some(home("a")),
+        data_dir_id: Some(data_dir_id("a")),
         state: Some(SyncState::Synced),
         repo: None,
     };
@@ -502,7 +536,7 @@ async fn mirrors_are_listed_counted_and_forgotten(db: &TestDb) {
         ["a a", "z a"]
     );
     assert_eq!(
-        store.mirror_count(&home("a")).await.unwrap(),
+        store.mirror_count(&data_dir_id("a")).await.unwrap(),
         [(SyncState::Pending, 1), (SyncState::Synced, 2)]
     );
     let row = db.mirror("a").await;
@@ -529,7 +563,7 @@ async fn a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten(db: &TestD
     );
     assert_eq!(
         store
-            .mirror_get(&home("a"), &repo("infra"))
+            .mirror_get(&data_dir_id("a"), &repo("infra"))
             .await
             .unwrap()
             .is_some(),

@@ -140,10 +140,10 @@ async fn a_lock_stays_as_long_as_a_state_is_changed_under_it(db: &TestDb) {
     assert!(!store.lock_release(&one, &project("a"), by()).await.unwrap());
     assert_eq!(store.lock_release_all(&one, by()).await.unwrap(), []);
     assert_eq!(steal(store, lock.id).await, None);
-    assert!(store.lock_standing(&lock).await.unwrap().applying);
+    assert!(store.lock_use(&lock).await.unwrap().applying);
     assert!(end(store, &one, import, true, false).await);
-    let standing = store.lock_standing(&lock).await.unwrap();
-    assert!(!standing.applying && standing.applied, "{standing:?}");
+    let lock_use = store.lock_use(&lock).await.unwrap();
+    assert!(!lock_use.applying && lock_use.applied, "{lock_use:?}");
     assert!(store.lock_release(&one, &project("a"), by()).await.unwrap());
 }
 

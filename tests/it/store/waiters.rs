@@ -14,7 +14,7 @@ use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
     a_pull_takes_what_it_can_and_waits_for_the_rest,
-    a_freed_lock_goes_to_the_first_in_line_with_a_job_for_it,
+    a_freed_lock_goes_to_the_first_in_the_queue_with_a_job_for_it,
     whoever_asks_again_keeps_the_place,
     unlocking_and_closing_leave_every_line,
     a_new_search_leaves_the_lines_of_projects_that_are_gone,
@@ -50,7 +50,7 @@ pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
 fn told(all: &TakeAll, dir: &str) -> String {
     match &all.took[&project(dir)] {
         TakeOutcome::Held(_) => "held".to_owned(),
-        TakeOutcome::InLine { holder, place } => format!("#{} then {place}", holder.pull.subject),
+        TakeOutcome::Queued { holder, place } => format!("#{} then {place}", holder.pull.subject),
         TakeOutcome::Refused { holder, why } => format!("#{} {why:?}", holder.pull.subject),
         TakeOutcome::PullClosed => "closed".to_owned(),
     }
@@ -125,7 +125,7 @@ async fn a_pull_takes_what_it_can_and_waits_for_the_rest(db: &TestDb) {
     );
 }
 
-async fn a_freed_lock_goes_to_the_first_in_line_with_a_job_for_it(db: &TestDb) {
+async fn a_freed_lock_goes_to_the_first_in_the_queue_with_a_job_for_it(db: &TestDb) {
     let store = db.store();
     let (one, two, three) = (
         open_pull(store, 1).await,
@@ -366,7 +366,7 @@ async fn projects_with_locks_of_their_own_wait_each_for_its_own(db: &TestDb) {
     ));
     assert!(matches!(
         second.took[&named("a", "y")],
-        TakeOutcome::InLine { place: 1, .. }
+        TakeOutcome::Queued { place: 1, .. }
     ));
     store.plan_drop(&one, &named("a", "x"), by()).await.unwrap();
     assert_eq!(
@@ -393,7 +393,7 @@ async fn a_lock_of_the_whole_directory_makes_way_for_several_projects(db: &TestD
             .await
             .unwrap();
         assert!(
-            matches!(&all.took[&wanted], TakeOutcome::InLine { holder, place: 1 } if holder.pull == one),
+            matches!(&all.took[&wanted], TakeOutcome::Queued { holder, place: 1 } if holder.pull == one),
             "{all:?}"
         );
     }

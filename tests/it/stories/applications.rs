@@ -75,9 +75,13 @@ pub(super) async fn network(bot: &Bot) -> Application {
 }
 
 /// Requests a run. Returns the reason if it is refused.
-async fn asked(bot: &Bot, app: &Application, deed: ApplicationAction) -> Result<CommandId, String> {
+async fn asked(
+    bot: &Bot,
+    app: &Application,
+    action: ApplicationAction,
+) -> Result<CommandId, String> {
     let actor = Actor::new("ops", Origin::Api);
-    let asked = ask(bot.store(), app.id, deed, &actor).await.unwrap();
+    let asked = ask(bot.store(), app.id, action, &actor).await.unwrap();
     let why = |why: Option<lockkeeper::features::locks::KeptLockReason>| {
         why.map(|why| without_ids(&why.message))
     };
@@ -85,8 +89,8 @@ async fn asked(bot: &Bot, app: &Application, deed: ApplicationAction) -> Result<
 }
 
 /// Requests a run, and returns its result.
-pub(super) async fn told(bot: &Bot, app: &Application, deed: ApplicationAction) -> String {
-    let command = asked(bot, app, deed).await.unwrap();
+pub(super) async fn told(bot: &Bot, app: &Application, action: ApplicationAction) -> String {
+    let command = asked(bot, app, action).await.unwrap();
     bot.settle().await;
     let text = bot
         .store()
@@ -659,16 +663,16 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
 async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
-    for deed in [
+    for action in [
         ApplicationAction::Plan,
         ApplicationAction::Apply,
         ApplicationAction::Plan,
     ] {
-        told(&bot, &app, deed).await;
+        told(&bot, &app, action).await;
     }
     let lock = bot.store().lock_list().await.unwrap().remove(0);
-    let standing = bot.store().lock_standing(&lock).await.unwrap();
-    assert!(standing.is_idle(), "{standing:?}");
+    let lock_use = bot.store().lock_use(&lock).await.unwrap();
+    assert!(lock_use.is_idle(), "{lock_use:?}");
     let actor = olga(Origin::Page);
     let release = HandOver {
         lock: lock.id,

@@ -198,7 +198,7 @@ async fn a_repository_that_nobody_has_claimed_has_no_mirror(backend: Backend) {
     assert_eq!((told(&bot).await, bot.fetches()), (0, 0));
     let mirror = async |bot: &Bot| {
         bot.store()
-            .mirror_get(bot.replica.ctx.server.syncer.home(), &infra())
+            .mirror_get(bot.replica.ctx.server.syncer.data_dir_id(), &infra())
             .await
             .unwrap()
     };

@@ -18,8 +18,8 @@ story!(
     a_lock_is_taken_by_force_from_a_plan_that_is_being_made,
     a_lock_under_which_something_was_applied_is_taken_by_force,
     a_lock_under_which_an_apply_runs_is_left_alone,
-    a_lock_is_handed_to_one_that_is_not_the_first_in_line,
-    a_pull_request_that_lost_its_lock_gets_in_line_again,
+    a_lock_is_handed_to_one_that_is_not_the_first_in_the_queue,
+    a_pull_request_that_lost_its_lock_is_queued_again,
     locks_are_shown_released_and_handed_over_on_the_command_line,
     a_notice_is_posted_once_though_the_server_dies,
 );
@@ -295,7 +295,7 @@ async fn a_lock_under_which_an_apply_runs_is_left_alone(backend: Backend) {
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend) {
+async fn a_lock_is_handed_to_one_that_is_not_the_first_in_the_queue(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     let reason = Reason::read("the outage first").unwrap();
     let giving = HandOver {
@@ -331,7 +331,7 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend)
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
 
-async fn a_pull_request_that_lost_its_lock_gets_in_line_again(backend: Backend) {
+async fn a_pull_request_that_lost_its_lock_is_queued_again(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     assert!(matches!(
         give(&bot, &by_force(&the_lock(&bot).await)).await,

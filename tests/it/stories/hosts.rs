@@ -145,8 +145,8 @@ async fn a_delivery_of_another_host_is_refused(backend: Backend) {
     let request = Parcel::new("strange", "issue_comment", &payload)
         .with("x-github-enterprise-host", "github.example")
         .into_request();
-    let door = lockkeeper::http::door(Ctx::clone(&bot.replica.ctx));
-    let answer = tower::ServiceExt::oneshot(door, request).await.unwrap();
+    let router = lockkeeper::http::webhook_router(Ctx::clone(&bot.replica.ctx));
+    let answer = tower::ServiceExt::oneshot(router, request).await.unwrap();
     assert_eq!(answer.status(), 400);
     let body = axum::body::to_bytes(answer.into_body(), 1000)
         .await

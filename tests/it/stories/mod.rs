@@ -13,7 +13,6 @@ mod comments;
 mod config_source;
 mod crash;
 mod disk;
-mod door;
 mod during;
 mod effort;
 mod explain;
@@ -43,6 +42,7 @@ mod policy_table;
 mod policy_verdicts;
 mod projects;
 mod providers;
+mod pull_status;
 mod queue;
 mod reconcilers;
 mod refusals;
@@ -52,11 +52,11 @@ mod repositories;
 mod repositories_faults;
 mod search;
 mod sparse;
-mod standing;
 mod supersede;
 mod switches;
 mod unlock;
 mod version;
+mod webhooks;
 mod workflows;
 
 /// Files of three projects on the main branch.

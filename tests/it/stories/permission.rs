@@ -24,7 +24,7 @@ story!(
     help_is_given_to_everybody,
     a_program_decides_in_place_of_the_teams,
     a_program_that_cannot_be_run_lets_nothing_through,
-    a_program_may_judge_by_project,
+    a_program_may_decide_by_project,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -333,7 +333,7 @@ async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-async fn a_program_may_judge_by_project(backend: Backend) {
+async fn a_program_may_decide_by_project(backend: Backend) {
     let (mut bot, _) = planned(backend, &[("disable-autoplan", "true")]).await;
     bot.push(
         "both",

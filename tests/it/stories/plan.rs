@@ -441,7 +441,7 @@ async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Bac
 
     No file that this pull request changes belongs to a project, so there is nothing to do.
 
-    To planned a project anyway, comment for example:
+    To plan a project anyway, comment for example:
 
     ```shell
     lockkeeper plan -d path/of/the/project

@@ -11,14 +11,14 @@ use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 
 story!(
-    the_next_in_line_is_planned_by_itself_when_the_lock_is_free,
+    the_next_in_the_queue_is_planned_automatically_when_the_lock_is_free,
     statuses_are_pending_until_the_turn_comes_or_is_given_up,
     whoever_waits_is_told_who_has_the_lock_now,
     a_new_commit_keeps_the_place_and_unlock_gives_it_up,
     arguments_of_the_one_who_waits_are_kept,
     two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever,
     a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on,
-    a_turn_that_is_cancelled_passes_to_the_next_in_line,
+    a_turn_that_is_cancelled_passes_to_the_next_in_the_queue,
     a_push_takes_the_place_of_a_turn_and_keeps_its_lock,
     a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on,
 );
@@ -37,7 +37,7 @@ async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
     (bot, [first, second, third])
 }
 
-async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Backend) {
+async fn the_next_in_the_queue_is_planned_automatically_when_the_lock_is_free(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: waiting
@@ -327,7 +327,7 @@ async fn at_the_turn_of_the_second(backend: Backend) -> (Bot, [PullNumber; 3]) {
     (bot, [first, second, third])
 }
 
-async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
+async fn a_turn_that_is_cancelled_passes_to_the_next_in_the_queue(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
     bot.github
         .comment(REPO, second, "alice", "lockkeeper cancel")

@@ -350,17 +350,17 @@ async fn a_plan_is_applied_by_a_server_that_shares_nothing_but_the_database() {
 async fn what_a_run_prints_is_seen_on_another_server_while_it_runs() {
     let mut bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
     let other = bot.replica_beside().await;
-    let (mut news, mut nudges) = (other.ctx.runs.hub.subscribe(), other.ctx.nudge.listen());
+    let (mut news, mut wake_ups) = (other.ctx.runs.hub.subscribe(), other.ctx.wake_up.listen());
     let listening = Arc::clone(&other);
     let listening = tokio::spawn(async move { listening.listen().await });
-    within(nudges.heard()).await;
+    within(wake_ups.heard()).await;
     bot.push("wider", &[WAITING]).await;
     let pull = bot
         .github
         .open_pull(REPO, NewPull::from_branch("wider"))
         .await
         .unwrap();
-    within(nudges.heard()).await;
+    within(wake_ups.heard()).await;
     bot.settle_short().await;
     let command = bot.begin_command();
     // Only the database informs the other server of the run.

@@ -59,7 +59,7 @@ pub(super) async fn round(replica: &Replica) -> u64 {
 async fn mirror_of(replica: &Replica, repo: &RepoId) -> MirrorState {
     let ctx = &replica.ctx;
     ctx.store
-        .mirror_get(ctx.server.syncer.home(), repo)
+        .mirror_get(ctx.server.syncer.data_dir_id(), repo)
         .await
         .unwrap()
         .expect("the mirror is known")
@@ -174,9 +174,9 @@ async fn a_push_brings_the_mirror_in_step(backend: Backend) {
 async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
     bot.ask_for_sync().await;
-    let home = bot.replica.ctx.server.syncer.home().clone();
+    let data_dir_id = bot.replica.ctx.server.syncer.data_dir_id().clone();
     let lease = AttemptLease {
-        key: format!("repository_sync:{home}:{}", infra()),
+        key: format!("repository_sync:{data_dir_id}:{}", infra()),
         holder: format!("{}/{}", bot.replica.name(), 77),
     };
     let hold = LeaseHold {
@@ -200,7 +200,7 @@ async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     };
     let begun = bot
         .store()
-        .mirror_change(&home, &infra(), &started)
+        .mirror_change(&data_dir_id, &infra(), &started)
         .await
         .unwrap();
     assert!(matches!(begun, MirrorChange::Changed(_)), "{begun:?}");
@@ -208,8 +208,8 @@ async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     assert_eq!(infra_of(&bot.replica).await.state, SyncState::Started);
     bot.crash_and_restart().await;
     assert_eq!(
-        bot.replica.ctx.server.syncer.home(),
-        &home,
+        bot.replica.ctx.server.syncer.data_dir_id(),
+        &data_dir_id,
         "the data directory keeps its name"
     );
     assert_eq!(round(&bot.replica).await, 1);
@@ -466,7 +466,7 @@ async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
 /// Returns `name state`, a line for each known mirror.
 async fn known(bot: &Bot) -> Vec<String> {
     let query = MirrorQuery {
-        home: Some(bot.replica.ctx.server.syncer.home().clone()),
+        data_dir_id: Some(bot.replica.ctx.server.syncer.data_dir_id().clone()),
         ..MirrorQuery::default()
     };
     let rows = bot.store().mirror_list(&query, 100).await.unwrap();
@@ -743,7 +743,7 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let key = format!(
         "repository_sync:{}:{}",
-        bot.replica.ctx.server.syncer.home(),
+        bot.replica.ctx.server.syncer.data_dir_id(),
         infra()
     );
     let hold = LeaseHold {
@@ -832,7 +832,7 @@ async fn a_repository_that_is_not_served_any_more_is_forgotten(backend: Backend)
     let ctx = &bot.replica.ctx;
     assert_eq!(
         ctx.store
-            .mirror_get(ctx.server.syncer.home(), &infra())
+            .mirror_get(ctx.server.syncer.data_dir_id(), &infra())
             .await
             .unwrap(),
         None

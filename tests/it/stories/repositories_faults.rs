@@ -65,7 +65,7 @@ impl Bot {
     async fn lease_of_infra(&self) -> Option<String> {
         let key = format!(
             "repository_sync:{}:{}",
-            self.replica.ctx.server.syncer.home(),
+            self.replica.ctx.server.syncer.data_dir_id(),
             infra()
         );
         live_lease(self.store(), &key)
@@ -180,7 +180,7 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     let ctx = &bot.replica.ctx;
     assert!(
         ctx.store
-            .mirror_know(ctx.server.syncer.home(), &other)
+            .mirror_know(ctx.server.syncer.data_dir_id(), &other)
             .await
             .unwrap()
     );

@@ -259,7 +259,7 @@ async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_o
 
     No file that this pull request changes belongs to a project, so there is nothing to do.
 
-    To planned a project anyway, comment for example:
+    To plan a project anyway, comment for example:
 
     ```shell
     lockkeeper plan -d path/of/the/project

@@ -70,7 +70,7 @@ pub struct Bot {
     /// Account of the bot.
     login: String,
     flags: BTreeMap<String, Vec<String>>,
-    door: tokio::task::JoinHandle<()>,
+    webhooks: tokio::task::JoinHandle<()>,
     read: BTreeSet<u64>,
     replicas: u32,
 }
@@ -166,7 +166,7 @@ impl Bot {
                 .map(|(flag, value)| ((*flag).to_owned(), vec![(*value).to_owned()])),
         );
         let replica = build(&db, &all, 1).await;
-        let (events, door) = open_door(&replica).await;
+        let (events, webhooks) = serve_webhooks(&replica).await;
         github.set_webhook_target(events.clone());
         Self {
             github,
@@ -176,7 +176,7 @@ impl Bot {
             events,
             login,
             flags: all,
-            door,
+            webhooks,
             read: BTreeSet::new(),
             replicas: 1,
         }
@@ -403,12 +403,12 @@ impl Bot {
     /// Ends the process between two instructions: its unfinished work stays as it is in the database. The server that
     /// takes over is another replica. Leases of the dead one are over.
     pub async fn crash_and_restart(&mut self) {
-        self.door.abort();
+        self.webhooks.abort();
         self.db.end_statements().await;
         self.replicas += 1;
         self.db.clock.advance(lockkeeper::queue::LEASE * 2);
         self.replica = build(&self.db, &self.flags, self.replicas).await;
-        (self.events, self.door) = open_door(&self.replica).await;
+        (self.events, self.webhooks) = serve_webhooks(&self.replica).await;
         self.github.set_webhook_target(self.events.clone());
         self.replica
             .tick("orphans")
@@ -468,7 +468,7 @@ impl Bot {
         {
             OpenApi::github().check_all(&requests);
         }
-        self.door.abort();
+        self.webhooks.abort();
     }
 }
 
@@ -582,22 +582,22 @@ async fn services_with(
 }
 
 /// Listens for deliveries. Returns the address and the task that listens.
-async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle<()>) {
+async fn serve_webhooks(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
-    let router = http::door(Ctx::clone(&replica.ctx));
-    let door = tokio::spawn(async move {
+    let router = http::webhook_router(Ctx::clone(&replica.ctx));
+    let webhooks = tokio::spawn(async move {
         axum::serve(listener, router)
             .await
-            .expect("the door stays open");
+            .expect("the server listens");
     });
     (
         format!("http://{address}/events")
             .parse()
             .expect("an address makes a URL"),
-        door,
+        webhooks,
     )
 }
 

@@ -92,7 +92,7 @@ async fn open(url: &DatabaseUrl, clock: &Arc<ManualClock>, ids: &Arc<CountingIds
         .await
         .expect("a new database opens");
     // The test moves the clock, and every store has the same one.
-    store.judged_by_its_own_clock()
+    store.with_own_deadline_clock()
 }
 
 /// Returns the number of races on a database. SQLite lets one task write at a time, so a tenth proves the same there.

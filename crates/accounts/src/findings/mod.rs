@@ -1,14 +1,14 @@
 //! Problems of pushed data. A refused push prints each of them as a line with the file, the line and the way out.
 
-mod judge;
+mod check;
 
 use std::fmt;
 
 use sha1::{Digest as _, Sha1};
 
-pub use self::judge::{
-    MAX_BRANCH_FILES, judge_access, judge_defaults, judge_external_ids, judge_notes,
-    judge_user_branch, judge_user_branch_alone,
+pub use self::check::{
+    MAX_BRANCH_FILES, check_access, check_defaults, check_external_ids, check_notes,
+    check_user_branch, check_user_branch_alone,
 };
 use crate::text::shown;
 
@@ -272,9 +272,9 @@ mod tests {
         );
         assert!(!old.is_accepted());
         assert_eq!(old.lines()[0], "error: a:2: wrong; correct it");
-        let judged = |content: &str, problems| of(content, problems).except_old(&old);
+        let checked = |content: &str, problems| of(content, problems).except_old(&old);
         // The line has moved, and the number is smaller.
-        let moved = judged(
+        let moved = checked(
             "bad\n",
             vec![unusable(Some(1), "wrong"), many(6), unusable(None, "whole")],
         );
@@ -294,13 +294,13 @@ mod tests {
             ("", many(8)),
         ] {
             assert!(
-                !judged(content, vec![problem.clone()]).is_accepted(),
+                !checked(content, vec![problem.clone()]).is_accepted(),
                 "{problem:?}"
             );
         }
         // Each one excuses one.
         let twice = vec![unusable(Some(1), "wrong"), unusable(Some(2), "wrong")];
-        assert_eq!(judged("bad\nbad\n", twice).refusals().count(), 1);
+        assert_eq!(checked("bad\nbad\n", twice).refusals().count(), 1);
         let mut elsewhere = AccountFindings::default();
         elsewhere.add("b", [unusable(None, "whole")]);
         assert!(!elsewhere.except_old(&old).is_accepted());

@@ -44,13 +44,13 @@ impl EmulatedWorld {
             head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), branch.to_string()))?;
         let number = self.number_for(&repo, &from, &branch, &base)?;
         self.take_head(&repo.key, number, &from, &head).await?;
-        let standing = self.stand(&repo.key, number, &base, &head).await?;
-        if standing.diff.commits == 0 {
+        let refs = self.try_merge(&repo.key, number, &base, &head).await?;
+        if refs.diff.commits == 0 {
             return Err(EmulatorError::Refused(format!(
                 "no commits between {base} and {branch}"
             )));
         }
-        let event = self.opened(&repo.key, number, new, &from.key, (branch, base), standing)?;
+        let event = self.opened(&repo.key, number, new, &from.key, (branch, base), refs)?;
         Ok((number, vec![event]))
     }
 
@@ -81,7 +81,7 @@ impl EmulatedWorld {
         new: &NewPull,
         head_repo: &str,
         (head_branch, base_branch): (BranchName, BranchName),
-        standing: PullRefs,
+        refs: PullRefs,
     ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
         self.change(|state| {
@@ -97,15 +97,15 @@ impl EmulatedWorld {
                 labels: new.labels.clone(),
                 head_repo: head_repo.to_owned(),
                 head_branch,
-                head: standing.head,
+                head: refs.head,
                 base_branch,
-                base: standing.base,
-                merge_commit: standing.merge,
+                base: refs.base,
+                merge_commit: refs.merge,
                 merged_by: None,
                 created_at: now,
                 updated_at: now,
                 closed_at: None,
-                diff: standing.diff,
+                diff: refs.diff,
                 comments: Vec::new(),
                 reviews: Vec::new(),
                 base_changes: Vec::new(),
@@ -145,9 +145,11 @@ impl EmulatedWorld {
             EmulatorError::NoBranch(from.key.clone(), pull.head_branch.to_string())
         })?;
         self.take_head(repo, number, &from, &head).await?;
-        let standing = self.stand(repo, number, &pull.base_branch, &head).await?;
+        let refs = self
+            .try_merge(repo, number, &pull.base_branch, &head)
+            .await?;
         let reopen = |pull: &mut EmulatedPull| {
-            standing.record(pull);
+            refs.record(pull);
             (pull.state, pull.closed_at) = (PullState::Open, None);
         };
         let event = self.change_pull(repo, number, by, reopen, WorldChange::PullReopened)?;
@@ -288,7 +290,7 @@ impl EmulatedWorld {
         let _gate = self.gate.lock().await;
         let pull = self.must_be(repo, number, PullState::Open)?;
         let base = BranchName::new(base)?;
-        let standing = self.stand(repo, number, &base, &pull.head).await?;
+        let refs = self.try_merge(repo, number, &base, &pull.head).await?;
         let (old_branch, old_base) = (pull.base_branch.clone(), pull.base.clone());
         let change = BaseChange {
             id: self.change(WorldState::next_id),
@@ -296,7 +298,7 @@ impl EmulatedWorld {
             at: self.now(),
         };
         let change_base = |pull: &mut EmulatedPull| {
-            standing.record(pull);
+            refs.record(pull);
             pull.base_branch = base;
             pull.base_changes.push(change);
         };

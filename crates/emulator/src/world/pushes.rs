@@ -157,14 +157,14 @@ impl EmulatedWorld {
         };
         let branch = self.state().repo(base)?.pull(number)?.base_branch.clone();
         self.take_head(base, number, from, after).await?;
-        let standing = self.stand(base, number, &branch, after).await?;
+        let refs = self.try_merge(base, number, &branch, after).await?;
         let (before, after) = (before.clone(), after.clone());
         let updated = |pull| WorldChange::PullUpdated {
             pull,
             before,
             after,
         };
-        self.change_pull(base, number, by, |pull| standing.record(pull), updated)
+        self.change_pull(base, number, by, |pull| refs.record(pull), updated)
     }
 
     /// Updates the trial merges of the pull requests into a branch. That is no event.
@@ -191,12 +191,12 @@ impl EmulatedWorld {
             {
                 return Ok(());
             }
-            let standing = self.stand(&repo.key, number, branch, &head).await?;
+            let refs = self.try_merge(&repo.key, number, branch, &head).await?;
             self.change(|state| {
                 state
                     .repo_mut(&repo.key)?
                     .pull_mut(number)
-                    .map(|pull| standing.record(pull))
+                    .map(|pull| refs.record(pull))
             })?;
         }
         Ok(())
@@ -219,7 +219,7 @@ impl EmulatedWorld {
     }
 
     /// Tries the merge of a copied head, for another ref of the pull request, and compares head and base.
-    pub(super) async fn stand(
+    pub(super) async fn try_merge(
         &self,
         repo: &str,
         number: PullNumber,

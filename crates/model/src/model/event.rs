@@ -60,7 +60,7 @@ pub struct PullEvent {
 
 impl PullEvent {
     /// Returns the state of the pull after the event, if the forge sent all of it.
-    pub fn standing(&self) -> Option<PullHead> {
+    pub fn pull_head(&self) -> Option<PullHead> {
         let (head, base_branch) = (self.head.clone()?, self.base_branch.clone()?);
         Some(PullHead {
             head,

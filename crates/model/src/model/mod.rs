@@ -55,7 +55,7 @@ pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{InvalidLockName, LockName, MatchQuality};
 pub use merge_method::{MergeMethod, UnknownMethod};
 pub use mirror::{
-    AttemptLease, DataDirId, FailureKind, InvalidHomeId, Jitter, MirrorEvent, MirrorState,
+    AttemptLease, DataDirId, FailureKind, InvalidDataDirId, Jitter, MirrorEvent, MirrorState,
     NotAllowed, RepositoryEventKind, SyncFacts, SyncFailure, SyncRequest, SyncState, Verification,
 };
 pub use moment::minute;

@@ -342,7 +342,7 @@ pub struct Pull {
 
 impl Pull {
     /// Returns the values that decide if the pull needs a new plan.
-    pub fn standing(&self) -> PullHead {
+    pub fn pull_head(&self) -> PullHead {
         PullHead {
             head: self.head.clone(),
             base_branch: self.base_branch.clone(),

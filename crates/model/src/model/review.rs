@@ -33,7 +33,7 @@ impl Approval {
     }
 }
 
-/// Mergeability of a pull, as the forge judges it.
+/// Mergeability of a pull, according to the forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mergeability {
     /// The pull can be merged.
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn only_statuses_that_are_yet_to_come_are_left_aside() {
         let others = ["atlantis-eu".to_owned()];
-        let aside = IgnoredStatuses {
+        let ignored = IgnoredStatuses {
             name: "lockkeeper",
             kinds: &[RunKind::Apply],
             others: &others,
@@ -161,7 +161,7 @@ mod tests {
             "lockkeeper/apply: net/default",
             "atlantis-eu/plan",
         ] {
-            assert!(aside.covers(context), "{context}");
+            assert!(ignored.covers(context), "{context}");
         }
         for context in [
             "lockkeeper/plan",
@@ -171,11 +171,11 @@ mod tests {
             "atlantis-eu2/plan",
             "löck",
         ] {
-            assert!(!aside.covers(context), "{context}");
+            assert!(!ignored.covers(context), "{context}");
         }
         let both = IgnoredStatuses {
             kinds: &[RunKind::Plan, RunKind::Apply],
-            ..aside
+            ..ignored
         };
         assert!(both.covers("lockkeeper/plan: net/default"));
     }

@@ -315,7 +315,7 @@ mod tests {
         #![proptest_config(fixed_seed())]
 
         #[test]
-        fn any_path_is_judged(path in "([a-cA-C./\\\\: ]{0,8}|\\PC{0,12})", other in "[a-cA-C./]{0,6}") {
+        fn any_path_is_checked(path in "([a-cA-C./\\\\: ]{0,8}|\\PC{0,12})", other in "[a-cA-C./]{0,6}") {
             let mut paths = Collisions::default();
             if check_go_path(&path).is_ok() {
                 prop_assert!(check_path(&path).is_ok() || path.split('/').any(|part| part.ends_with(' ')));

@@ -164,7 +164,7 @@ impl ExtraArgs {
         operands: &[String],
     ) -> Result<(), RefusedArg> {
         for (place, argument) in arguments.iter().enumerate() {
-            if self.judge(
+            if self.normalize(
                 command,
                 argument,
                 arguments.get(place + 1).map(String::as_str),
@@ -215,7 +215,7 @@ impl ExtraArgs {
     }
 
     /// Returns the argument in the spelling that the tool receives, with one dash.
-    pub(super) fn judge(
+    pub(super) fn normalize(
         &self,
         command: CommandName,
         argument: &str,
@@ -770,9 +770,9 @@ mod tests {
         )
     }
 
-    fn judged(command: CommandName, argument: &str, next: Option<&str>) -> String {
-        let judged = args(&["chdir"], &[]).judge(command, argument, next);
-        judged.unwrap_or_else(|refused| format!("{}: {refused}", refused.reason()))
+    fn normalized(command: CommandName, argument: &str, next: Option<&str>) -> String {
+        let normalized = args(&["chdir"], &[]).normalize(command, argument, next);
+        normalized.unwrap_or_else(|refused| format!("{}: {refused}", refused.reason()))
     }
 
     #[test]
@@ -794,7 +794,7 @@ mod tests {
             (Apply, "-lock-timeout=1h1.5m", "-lock-timeout=1h1.5m"),
             (Apply, "-lock-timeout=0", "-lock-timeout=0"),
         ] {
-            assert_eq!(judged(command, argument, None), expected, "{argument}");
+            assert_eq!(normalized(command, argument, None), expected, "{argument}");
         }
         for (command, argument, reason) in [
             (Apply, "-destroy", "argument_not_allowed"),
@@ -836,7 +836,7 @@ mod tests {
             (State, "-dry-run", "argument_not_allowed"),
             (State, "-no-color", "argument_not_allowed"),
         ] {
-            let refused = judged(command, argument, None);
+            let refused = normalized(command, argument, None);
             assert!(refused.starts_with(reason), "{argument}: {refused}");
         }
     }
@@ -864,7 +864,7 @@ mod tests {
              `--allow-extra-args`.",
             ),
         ] {
-            assert_eq!(judged(Plan, argument, next), expected);
+            assert_eq!(normalized(Plan, argument, next), expected);
         }
     }
 
@@ -879,7 +879,7 @@ mod tests {
                 "apply:-var=",
             ],
         );
-        let taken = |command, argument| own.judge(command, argument, None).is_ok();
+        let taken = |command, argument| own.normalize(command, argument, None).is_ok();
         assert!(taken(Plan, "-json-x=1") && !taken(Plan, "-json-x") && !taken(Apply, "-json-x=1"));
         assert!(taken(Plan, "-loud") && taken(State, "--loud=true") && !taken(Plan, "-loud=x"));
         assert!(taken(State, "-ignore-remote-version") && !taken(Plan, "-ignore-remote-version"));
@@ -1014,7 +1014,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_taken_is_one_word_of_the_table(argument in hostile_argument(), command in prop::sample::select(COMMANDS.to_vec())) {
-            if let Ok(taken) = ExtraArgs::default().judge(command, &argument, None) {
+            if let Ok(taken) = ExtraArgs::default().normalize(command, &argument, None) {
                 let two_dashes = format!("-{taken}");
                 prop_assert!(argument == taken || argument == two_dashes);
                 let text = taken.strip_prefix('-').unwrap();

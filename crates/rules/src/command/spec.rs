@@ -240,11 +240,11 @@ impl GrammarRow {
         }
         for place in 0..arguments.extra.len() {
             let (word, next) = (&arguments.extra[place], arguments.extra.get(place + 1));
-            let judged =
+            let normalized =
                 rules
                     .extra
-                    .judge(self.name, &word.text, next.map(|next| next.text.as_str()));
-            let text = judged
+                    .normalize(self.name, &word.text, next.map(|next| next.text.as_str()));
+            let text = normalized
                 .map_err(|refused| CommandFault::at(word, FaultKind::ExtraArgument(refused)))?;
             arguments.extra[place].text = text;
         }

@@ -141,7 +141,7 @@ fn held() -> ProjectReport {
     }
 }
 
-fn in_line() -> ProjectReport {
+fn queued() -> ProjectReport {
     let held = held();
     let held_by = held.held_by.map(|holder| LockHolder {
         place: Some(2),
@@ -563,7 +563,7 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
         ("plan_one_no_changes", report(Plan, Body::Projects(vec![idle()]))),
         ("plan_one_state_locked", report(Plan, Body::Projects(vec![broken()]))),
         ("plan_one_held", report(Plan, Body::Projects(vec![held()]))),
-        ("plan_one_in_line", report(Plan, Body::Projects(vec![in_line()]))),
+        ("plan_one_queued", report(Plan, Body::Projects(vec![queued()]))),
         ("plan_one_blocked", report(Plan, Body::Projects(vec![blocked()]))),
         (
             "plan_one_behind",

@@ -17,7 +17,7 @@ pub struct StatusSummary {
     pub kind: RunKind,
     /// Outcome of the newest run.
     pub outcome: ProjectOutcome,
-    /// Holder of the lock and position in its queue, if the project is queued: [`in_line`].
+    /// Holder of the lock and position in its queue, if the project is queued: [`queued`].
     pub waits: Option<String>,
     /// True if the project has a plan that will never be applied, see [`crate::model::PlanRecord::blocked`].
     pub is_blocked: bool,
@@ -200,7 +200,7 @@ pub fn left_line() -> (CommitState, String) {
 }
 
 /// Returns the description for a project that is queued for a lock: `Waiting for #1 (alice), next in the queue`.
-pub fn in_line(holder: &str, who: &str, place: usize) -> String {
+pub fn queued(holder: &str, who: &str, place: usize) -> String {
     let place = if place == 1 {
         "next in the queue".to_owned()
     } else {
@@ -211,19 +211,19 @@ pub fn in_line(holder: &str, who: &str, place: usize) -> String {
 
 /// Returns state and description of the combined plan status when a plan command ends. No projects at all is a
 /// success. A project that is queued for a lock is pending: its plan is made when it gets the lock.
-pub fn plan(standings: &[StatusSummary]) -> (CommitState, String) {
+pub fn plan(summaries: &[StatusSummary]) -> (CommitState, String) {
     let OutcomeCounts {
         total, plan_failed, ..
-    } = OutcomeCounts::of(standings);
+    } = OutcomeCounts::of(summaries);
     if plan_failed > 0 {
         return (
             CommitState::Failure,
             format!("{plan_failed}/{total} projects failed to plan."),
         );
     }
-    match standings
+    match summaries
         .iter()
-        .filter(|standing| standing.outcome == ProjectOutcome::Discarded)
+        .filter(|summary| summary.outcome == ProjectOutcome::Discarded)
         .count()
     {
         0 => {}
@@ -235,9 +235,9 @@ pub fn plan(standings: &[StatusSummary]) -> (CommitState, String) {
             );
         }
     }
-    let blocked = standings
+    let blocked = summaries
         .iter()
-        .filter(|standing| standing.is_blocked)
+        .filter(|summary| summary.is_blocked)
         .count();
     if blocked > 0 {
         return (
@@ -245,7 +245,7 @@ pub fn plan(standings: &[StatusSummary]) -> (CommitState, String) {
             format!("{blocked}/{total} plans will not be applied: see the comment."),
         );
     }
-    if let Some(line) = waiting(standings) {
+    if let Some(line) = waiting(summaries) {
         return (CommitState::Pending, line);
     }
     (
@@ -255,10 +255,10 @@ pub fn plan(standings: &[StatusSummary]) -> (CommitState, String) {
 }
 
 /// Returns the holders that queued projects wait for, if any project is queued.
-fn waiting(standings: &[StatusSummary]) -> Option<String> {
-    let lines: Vec<&str> = standings
+fn waiting(summaries: &[StatusSummary]) -> Option<String> {
+    let lines: Vec<&str> = summaries
         .iter()
-        .filter_map(|standing| standing.waits.as_deref())
+        .filter_map(|summary| summary.waits.as_deref())
         .collect();
     let (first, rest) = lines.split_first()?;
     let others = if rest.iter().all(|line| line == first) {
@@ -266,7 +266,7 @@ fn waiting(standings: &[StatusSummary]) -> Option<String> {
     } else {
         ", and others"
     };
-    Some(match standings.len() {
+    Some(match summaries.len() {
         1 => format!("{first}."),
         total => format!("{first}{others}: {}/{total} projects.", lines.len()),
     })
@@ -274,14 +274,14 @@ fn waiting(standings: &[StatusSummary]) -> Option<String> {
 
 /// Returns state and description of the combined apply status when an apply command ends. The status is failed as
 /// soon as one apply failed, a success if nothing is left to apply, otherwise pending.
-pub fn apply(standings: &[StatusSummary]) -> (CommitState, String) {
+pub fn apply(summaries: &[StatusSummary]) -> (CommitState, String) {
     let OutcomeCounts {
         total,
         applied,
         idle,
         apply_failed,
         ..
-    } = OutcomeCounts::of(standings);
+    } = OutcomeCounts::of(summaries);
     if apply_failed > 0 {
         return (
             CommitState::Failure,
@@ -312,8 +312,8 @@ pub fn apply(standings: &[StatusSummary]) -> (CommitState, String) {
 
 /// Returns the combined apply status after a plan command. `None` leaves it untouched, because changes must still be
 /// applied (reference 9.3).
-pub fn apply_after_plan(standings: &[StatusSummary]) -> Option<(CommitState, String)> {
-    let (state, text) = apply(standings);
+pub fn apply_after_plan(summaries: &[StatusSummary]) -> Option<(CommitState, String)> {
+    let (state, text) = apply(summaries);
     match state {
         CommitState::Pending => None,
         CommitState::Success | CommitState::Failure => Some((state, text)),
@@ -402,13 +402,13 @@ struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    fn of(standings: &[StatusSummary]) -> Self {
+    fn of(summaries: &[StatusSummary]) -> Self {
         let mut tally = Self {
-            total: standings.len(),
+            total: summaries.len(),
             ..Self::default()
         };
-        for standing in standings {
-            match (standing.outcome, standing.kind) {
+        for summary in summaries {
+            match (summary.outcome, summary.kind) {
                 (ProjectOutcome::Applied, _) => tally.applied += 1,
                 (ProjectOutcome::NoChanges | ProjectOutcome::UpToDate, _) => tally.idle += 1,
                 (ProjectOutcome::Discarded | ProjectOutcome::Waiting, _)
@@ -432,16 +432,16 @@ mod tests {
     use crate::model::RepoPath;
 
     fn planned(outcomes: &[ProjectOutcome]) -> Vec<StatusSummary> {
-        let standing = |outcome: &ProjectOutcome| StatusSummary {
+        let summary = |outcome: &ProjectOutcome| StatusSummary {
             kind: RunKind::Plan,
             outcome: *outcome,
-            waits: (*outcome == ProjectOutcome::Waiting).then(|| in_line("#1", "alice", 1)),
+            waits: (*outcome == ProjectOutcome::Waiting).then(|| queued("#1", "alice", 1)),
             is_blocked: false,
         };
-        outcomes.iter().map(standing).collect()
+        outcomes.iter().map(summary).collect()
     }
 
-    fn standings() -> Vec<Vec<StatusSummary>> {
+    fn summaries() -> Vec<Vec<StatusSummary>> {
         use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate, Waiting};
         let apply = |outcome| StatusSummary {
             kind: RunKind::Apply,
@@ -471,12 +471,12 @@ mod tests {
     #[test]
     fn combined_statuses_follow_from_where_the_projects_stand() {
         let mut table = String::new();
-        for standings in standings() {
-            let names: Vec<String> = standings
+        for summaries in summaries() {
+            let names: Vec<String> = summaries
                 .iter()
                 .map(|s| format!("{}:{}", s.kind, s.outcome))
                 .collect();
-            let (plan, apply) = (plan(&standings), apply(&standings));
+            let (plan, apply) = (plan(&summaries), apply(&summaries));
             writeln!(
                 table,
                 "{}\n  plan  {} {}\n  apply {} {}",
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn those_who_wait_for_several_are_told_of_the_first() {
         let waits = |holder| StatusSummary {
-            waits: Some(in_line(holder, "alice", 2)),
+            waits: Some(queued(holder, "alice", 2)),
             ..planned(&[ProjectOutcome::Waiting]).remove(0)
         };
         let (state, line) = plan(&[waits("#1"), waits("#2")]);

@@ -2,7 +2,7 @@
 
 use pulldown_cmark::{BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use crate::cli::ink::{TerminalStyle, TextRole};
+use crate::cli::style::{TerminalStyle, TextRole};
 use crate::cli::text::{Text, chop};
 
 /// Returns the lines of a comment, no wider than the look. The hidden line for programs is left out; folded sections
@@ -22,8 +22,8 @@ struct MarkdownWriter {
     look: TerminalStyle,
     done: Vec<String>,
     text: Text,
-    /// Inks of the open elements, the innermost last.
-    inks: Vec<TextRole>,
+    /// Roles of the open elements, the innermost last.
+    roles: Vec<TextRole>,
     /// Columns to the left of the text.
     indent: usize,
     /// Text in front of the next line only.
@@ -40,7 +40,7 @@ impl MarkdownWriter {
             look,
             done: Vec::new(),
             text: Text::default(),
-            inks: Vec::new(),
+            roles: Vec::new(),
             indent: 0,
             bullet: None,
             code: None,
@@ -53,7 +53,7 @@ impl MarkdownWriter {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.code.is_some() => self.output(&text),
-            Event::Text(text) => self.text.push(self.ink(), &text),
+            Event::Text(text) => self.text.push(self.role(), &text),
             Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => {
                 self.code_in_text(&code);
             }
@@ -73,10 +73,10 @@ impl MarkdownWriter {
             Tag::Paragraph => self.gap(),
             Tag::Heading { .. } => {
                 self.gap();
-                self.inks.push(TextRole::Strong);
+                self.roles.push(TextRole::Strong);
             }
-            Tag::Strong => self.inks.push(TextRole::Strong),
-            Tag::Emphasis => self.inks.push(self.ink()),
+            Tag::Strong => self.roles.push(TextRole::Strong),
+            Tag::Emphasis => self.roles.push(self.role()),
             Tag::Link { dest_url, .. } => self.link = Some(dest_url.into_string()),
             Tag::BlockQuote(kind) => self.start_quote(kind),
             Tag::Item => {
@@ -99,9 +99,9 @@ impl MarkdownWriter {
             TagEnd::Paragraph => self.flush(),
             TagEnd::Heading(_) => {
                 self.flush();
-                self.inks.pop();
+                self.roles.pop();
             }
-            TagEnd::Strong | TagEnd::Emphasis => drop(self.inks.pop()),
+            TagEnd::Strong | TagEnd::Emphasis => drop(self.roles.pop()),
             TagEnd::Link => self.end_link(),
             TagEnd::BlockQuote(_) | TagEnd::Item => {
                 self.flush();
@@ -112,8 +112,8 @@ impl MarkdownWriter {
         }
     }
 
-    fn ink(&self) -> TextRole {
-        self.inks.last().copied().unwrap_or(TextRole::Plain)
+    fn role(&self) -> TextRole {
+        self.roles.last().copied().unwrap_or(TextRole::Plain)
     }
 
     /// Writes code in a line, with backticks if there is no colour.
@@ -170,10 +170,10 @@ impl MarkdownWriter {
         let language = self.code.clone().unwrap_or_default();
         let margin = " ".repeat(self.indent + INDENT);
         for line in text.lines() {
-            let ink = ink_of_output(&language, line);
+            let role = role_of_output(&language, line);
             for part in chop(line, self.look.width.saturating_sub(margin.len())) {
                 self.done.push(
-                    format!("{margin}{}", self.look.ink(ink, &part))
+                    format!("{margin}{}", self.look.paint(role, &part))
                         .trim_end()
                         .to_owned(),
                 );
@@ -190,9 +190,9 @@ impl MarkdownWriter {
             self.text.push(TextRole::Strong, &format!("▾ {summary}"));
             self.flush();
         } else if html == "<sub>" {
-            self.inks.push(TextRole::Faint);
+            self.roles.push(TextRole::Faint);
         } else if html == "</sub>" {
-            self.inks.pop();
+            self.roles.pop();
         }
     }
 
@@ -205,8 +205,10 @@ impl MarkdownWriter {
 
     fn rule(&mut self) {
         self.gap();
-        self.done
-            .push(self.look.ink(TextRole::Faint, &"─".repeat(self.look.width)));
+        self.done.push(
+            self.look
+                .paint(TextRole::Faint, &"─".repeat(self.look.width)),
+        );
     }
 
     fn finish(mut self) -> Vec<String> {
@@ -218,7 +220,7 @@ impl MarkdownWriter {
     }
 }
 
-fn ink_of_output(language: &str, line: &str) -> TextRole {
+fn role_of_output(language: &str, line: &str) -> TextRole {
     match (language, line.trim_start().chars().next()) {
         ("shell", _) => TextRole::Code,
         ("diff", Some('+')) => TextRole::Good,

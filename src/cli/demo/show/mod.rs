@@ -3,5 +3,5 @@
 mod markdown;
 mod page;
 
-pub(super) use crate::cli::ink::TerminalStyle;
+pub(super) use crate::cli::style::TerminalStyle;
 pub(super) use page::{Addresses, Transcript};

@@ -12,7 +12,7 @@ use crate::cli::demo::modules::{
 use crate::cli::demo::play::{DemoOutput, DemoVerdict, StepResult};
 use crate::cli::demo::sample::MODULE_REPO;
 use crate::cli::demo::script::{BOT, DemoAction, INTRO, PROJECT, ScriptStep};
-use crate::cli::ink::{TerminalStyle, TextRole};
+use crate::cli::style::{TerminalStyle, TextRole};
 use crate::emulator::{EmulatedDelivery, ShaStatus, StatusState};
 
 /// Margin of all lines except titles.
@@ -40,14 +40,14 @@ impl<'a, 't> Transcript<'a, 't> {
 
     /// Prints the introduction and the facts about the environment.
     pub fn begin(&mut self, facts: &[(&str, String)]) -> io::Result<()> {
-        self.line(&self.look.ink(TextRole::Strong, "Lockkeeper demo"))?;
+        self.line(&self.look.paint(TextRole::Strong, "Lockkeeper demo"))?;
         self.line("")?;
         self.prose(INTRO)?;
         self.line("")?;
         for (name, value) in facts {
             self.line(&format!(
                 "{MARGIN}{} {value}",
-                self.look.ink(TextRole::Faint, &format!("{name:<11}"))
+                self.look.paint(TextRole::Faint, &format!("{name:<11}"))
             ))?;
         }
         Ok(())
@@ -60,15 +60,15 @@ impl<'a, 't> Transcript<'a, 't> {
         self.line("")?;
         self.line(&format!(
             "{} {}",
-            self.look.ink(TextRole::Strong, &title),
-            self.look.ink(TextRole::Faint, &rule)
+            self.look.paint(TextRole::Strong, &title),
+            self.look.paint(TextRole::Faint, &rule)
         ))?;
         self.line("")?;
         self.prose(step.why)?;
         self.line("")?;
         self.line(&format!(
             "{MARGIN}{}",
-            self.look.ink(TextRole::Code, &deed(step.act))
+            self.look.paint(TextRole::Code, &describe(step.act))
         ))
     }
 
@@ -81,7 +81,7 @@ impl<'a, 't> Transcript<'a, 't> {
         );
         self.line(&format!(
             "{MARGIN}{}",
-            self.look.ink(TextRole::Faint, &text)
+            self.look.paint(TextRole::Faint, &text)
         ))?;
         self.line("")
     }
@@ -92,17 +92,17 @@ impl<'a, 't> Transcript<'a, 't> {
             DemoOutput::Comment(comment) => {
                 let after = self
                     .look
-                    .ink(TextRole::Faint, &format!("after {}", spoken(scene.took)));
+                    .paint(TextRole::Faint, &format!("after {}", spoken(scene.took)));
                 self.line(&format!(
                     "{MARGIN}{} comments {after}",
-                    self.look.ink(TextRole::Strong, BOT)
+                    self.look.paint(TextRole::Strong, BOT)
                 ))?;
                 self.quoted(&comment.body)?;
             }
             DemoOutput::Reply(text) => {
                 self.line(&format!(
                     "{MARGIN}{} answers",
-                    self.look.ink(TextRole::Strong, "the server")
+                    self.look.paint(TextRole::Strong, "the server")
                 ))?;
                 self.quoted(text)?;
             }
@@ -123,7 +123,7 @@ impl<'a, 't> Transcript<'a, 't> {
     }
 
     fn quoted(&mut self, text: &str) -> io::Result<()> {
-        let bar = self.look.ink(TextRole::Faint, "│");
+        let bar = self.look.paint(TextRole::Faint, "│");
         for line in markdown::lines(text, &self.look.narrower(MARGIN.len() + 2)) {
             self.line(format!("{MARGIN}{bar} {line}").trim_end())?;
         }
@@ -145,11 +145,11 @@ impl<'a, 't> Transcript<'a, 't> {
             .max()
             .unwrap_or_default();
         for status in statuses {
-            let (ink, sign) = sign(status.state);
+            let (role, sign) = sign(status.state);
             let text = status.description.as_deref().unwrap_or_default();
             self.line(&format!(
                 "{MARGIN}{} {:<widest$}  {text}",
-                self.look.ink(ink, sign),
+                self.look.paint(role, sign),
                 status.context
             ))?;
         }
@@ -171,8 +171,8 @@ impl<'a, 't> Transcript<'a, 't> {
         let line = format!("All {steps} steps succeeded in {seconds} seconds.");
         self.line(&format!(
             "{} {}",
-            self.look.ink(TextRole::Good, "✓"),
-            self.look.ink(TextRole::Strong, &line)
+            self.look.paint(TextRole::Good, "✓"),
+            self.look.paint(TextRole::Strong, &line)
         ))
     }
 
@@ -197,12 +197,12 @@ impl<'a, 't> Transcript<'a, 't> {
         let title = format!("The demo ends here: {problem}");
         self.line(&format!(
             "{} {}",
-            self.look.ink(TextRole::Bad, "✗"),
-            self.look.ink(TextRole::Strong, &title)
+            self.look.paint(TextRole::Bad, "✗"),
+            self.look.paint(TextRole::Strong, &title)
         ))?;
         self.line("")?;
         self.line(&format!("{MARGIN}Last lines of the server's log:"))?;
-        let bar = self.look.ink(TextRole::Faint, "│");
+        let bar = self.look.paint(TextRole::Faint, "│");
         for line in log {
             self.line(&format!("{MARGIN}{bar} {line}"))?;
         }
@@ -227,8 +227,8 @@ impl<'a, 't> Transcript<'a, 't> {
     }
 
     /// Prints a sentence with a sign in front of it.
-    fn claim(&mut self, (ink, sign): (TextRole, &str), claim: &str) -> io::Result<()> {
-        let mut sign = self.look.ink(ink, sign);
+    fn claim(&mut self, (role, sign): (TextRole, &str), claim: &str) -> io::Result<()> {
+        let mut sign = self.look.paint(role, sign);
         for line in markdown::lines(claim, &self.look.narrower(MARGIN.len() + 2)) {
             self.line(&format!("{MARGIN}{sign} {line}"))?;
             " ".clone_into(&mut sign);
@@ -248,7 +248,7 @@ fn spoken(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-fn deed(act: DemoAction) -> String {
+fn describe(act: DemoAction) -> String {
     match act {
         DemoAction::Open(role) => {
             format!(

@@ -6,7 +6,7 @@ use gix_hash::ObjectId;
 use gix_object::Tree;
 use lockkeeper_accounts::access::{AccessControl, AccountGroups};
 use lockkeeper_accounts::config_text::ConfigText;
-use lockkeeper_accounts::findings::{AccountFindings, Problem, judge_access};
+use lockkeeper_accounts::findings::{AccountFindings, Problem, check_access};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::AccountsError;
@@ -37,7 +37,7 @@ impl AccountsEdit<'_> {
         for account in control.groups().members() {
             self.read_ref(AllUsersRef::User(account)).await?;
         }
-        let findings = judge_new_access(self.store, &pushed.files).await?;
+        let findings = check_new_access(self.store, &pushed.files).await?;
         if !findings.is_accepted() {
             return Err(AccountsError::Refused(findings));
         }
@@ -116,8 +116,8 @@ impl AccountsEdit<'_> {
     }
 }
 
-/// Judges the files of `refs/meta/config`: each member exists, and an active account administrates the server.
-pub(in super::super) async fn judge_new_access(
+/// Checks the files of `refs/meta/config`: each member exists, and an active account administrates the server.
+pub(in super::super) async fn check_new_access(
     store: &Store,
     files: &BTreeMap<String, Vec<u8>>,
 ) -> Result<AccountFindings, AccountsError> {
@@ -129,7 +129,7 @@ pub(in super::super) async fn judge_new_access(
             active.insert(account, row.active);
         }
     }
-    let mut findings = judge_access(files, |account| active.contains_key(&account));
+    let mut findings = check_access(files, |account| active.contains_key(&account));
     if !control
         .administrators()
         .any(|account| active.get(&account) == Some(&true))

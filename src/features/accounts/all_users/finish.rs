@@ -1,4 +1,4 @@
-//! Judges what an update wants, and turns it into objects, refs and rows.
+//! Checks what an update wants, and turns it into objects, refs and rows.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
-use lockkeeper_accounts::findings::{AccountFindings, judge_external_ids, judge_user_branch};
+use lockkeeper_accounts::findings::{AccountFindings, check_external_ids, check_user_branch};
 use lockkeeper_accounts::notes::{NoteTrees, NotesError, WrittenNotes, write_notes};
 use lockkeeper_accounts::objects::{CommitText, GitObject, with_files};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -44,7 +44,7 @@ impl AccountsEdit<'_> {
             return Ok(None);
         }
         self.check_actor().await?;
-        self.judge()?;
+        self.check()?;
         let mut new = NewState {
             objects: Vec::new(),
             refs: std::mem::take(&mut self.refs)
@@ -149,8 +149,8 @@ impl AccountsEdit<'_> {
         Ok(changed)
     }
 
-    /// Judges the accounts as they will be. What has no effect already, because it was imported, may stay.
-    fn judge(&self) -> Result<(), AccountsError> {
+    /// Checks the accounts as they will be. What has no effect already, because it was imported, may stay.
+    fn check(&self) -> Result<(), AccountsError> {
         for (number, account) in &self.accounts {
             if account.is_deleted || account.is_locked_out {
                 continue;
@@ -160,7 +160,7 @@ impl AccountsEdit<'_> {
                 Some(pushed) => pushed.files.clone(),
                 None => account.with_other_files(&account.files),
             };
-            let mut findings = judge_user_branch(&files, &ids, KEYS);
+            let mut findings = check_user_branch(&files, &ids, KEYS);
             if !findings.is_accepted() {
                 let old_ids = account.old_external_ids.values();
                 let old_ids: Vec<ExternalId> = old_ids.map(|(id, _)| id.clone()).collect();
@@ -171,7 +171,7 @@ impl AccountsEdit<'_> {
                 {
                     old_files.insert(AuthorizedKeys::FILE.to_owned(), keys.clone());
                 }
-                findings = findings.except_old(&judge_user_branch(&old_files, &old_ids, KEYS));
+                findings = findings.except_old(&check_user_branch(&old_files, &old_ids, KEYS));
             }
             if !findings.is_accepted() {
                 let branch = AllUsersRef::User(*number).to_string();
@@ -183,11 +183,11 @@ impl AccountsEdit<'_> {
                 }));
             }
         }
-        let judge = |is_old: bool| {
+        let check = |is_old: bool| {
             // Nothing may prevent an account from being locked out.
-            let judged = self.accounts.values();
-            let judged = judged.filter(|account| is_old || !account.is_locked_out);
-            let notes = judged.flat_map(|account| {
+            let checked = self.accounts.values();
+            let checked = checked.filter(|account| is_old || !account.is_locked_out);
+            let notes = checked.flat_map(|account| {
                 let ids = if is_old {
                     &account.old_external_ids
                 } else {
@@ -196,11 +196,11 @@ impl AccountsEdit<'_> {
                 let ids = ids.values();
                 ids.map(|(id, text)| (id.key.note_name(), text.as_str().as_bytes()))
             });
-            judge_external_ids(notes, |account| self.accounts.contains_key(&account))
+            check_external_ids(notes, |account| self.accounts.contains_key(&account))
         };
-        let mut findings = judge(false);
+        let mut findings = check(false);
         if !findings.is_accepted() {
-            findings = findings.except_old(&judge(true));
+            findings = findings.except_old(&check(true));
         }
         if findings.is_accepted() {
             Ok(())

@@ -87,8 +87,11 @@ struct FlagRequest(AccountRequest);
 impl FromRequest<Arc<AccountSignIn>> for FlagRequest {
     type Rejection = Response;
 
-    async fn from_request(request: Request, door: &Arc<AccountSignIn>) -> Result<Self, Response> {
-        let request = AccountRequest::read(request, door, AccountSignIn::count_flag);
+    async fn from_request(
+        request: Request,
+        sign_in: &Arc<AccountSignIn>,
+    ) -> Result<Self, Response> {
+        let request = AccountRequest::read(request, sign_in, AccountSignIn::count_flag);
         request.await.map(Self)
     }
 }
@@ -143,14 +146,14 @@ impl FlagRequest {
 
     async fn list(&self, query: Option<&str>, of: Reviewed) -> Result<Response, WebError> {
         check_query(query)?;
-        let items = self.0.door.flags.flag_list(self.own()?, of).await?;
+        let items = self.0.sign_in.flags.flag_list(self.own()?, of).await?;
         Ok(Json(items).into_response())
     }
 
     async fn set(&self, of: Reviewed, item: &str) -> Result<Response, WebError> {
         match self
             .0
-            .door
+            .sign_in
             .flags
             .flag_set(self.own()?, of, checked(item)?)
             .await?
@@ -166,14 +169,14 @@ impl FlagRequest {
 
     async fn clear_all(&self, query: Option<&str>, of: Reviewed) -> Result<Response, WebError> {
         check_query(query)?;
-        self.0.door.flags.flag_remove(self.own()?, of).await?;
+        self.0.sign_in.flags.flag_remove(self.own()?, of).await?;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     async fn clear(&self, of: Reviewed, item: &str) -> Result<Response, WebError> {
         let cleared = self
             .0
-            .door
+            .sign_in
             .flags
             .flag_clear(self.own()?, of, checked(item)?);
         cleared.await?;
@@ -205,7 +208,7 @@ fn checked(item: &str) -> Result<&str, WebError> {
 }
 
 async fn counts(flags: FlagRequest) -> Result<Response, WebError> {
-    let counts = flags.0.door.flags.flag_counts(flags.own()?).await?;
+    let counts = flags.0.sign_in.flags.flag_counts(flags.own()?).await?;
     let counts = counts.into_iter().map(FlagCountJson::from);
     Ok(Json(counts.collect::<Vec<_>>()).into_response())
 }

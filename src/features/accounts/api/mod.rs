@@ -74,7 +74,7 @@ type ApiRoute = (Method, &'static str, MethodRouter<Arc<AccountSignIn>>);
 
 /// Request of somebody who has signed in, with its body.
 struct AccountRequest {
-    door: Arc<AccountSignIn>,
+    sign_in: Arc<AccountSignIn>,
     caller: AccountCaller,
     body: Bytes,
     /// Address of the client.
@@ -87,8 +87,11 @@ struct AccountRequest {
 impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
     type Rejection = Response;
 
-    async fn from_request(request: Request, door: &Arc<AccountSignIn>) -> Result<Self, Response> {
-        Self::read(request, door, AccountSignIn::count_change).await
+    async fn from_request(
+        request: Request,
+        sign_in: &Arc<AccountSignIn>,
+    ) -> Result<Self, Response> {
+        Self::read(request, sign_in, AccountSignIn::count_change).await
     }
 }
 
@@ -96,7 +99,7 @@ impl AccountRequest {
     /// Signs in, and reads the body. `count` counts what is no reading.
     async fn read(
         request: Request,
-        door: &Arc<AccountSignIn>,
+        sign_in: &Arc<AccountSignIn>,
         count: fn(&AccountSignIn, &AccountCaller) -> Result<(), SignInRefusal>,
     ) -> Result<Self, Response> {
         // A page of another site can make a browser send the password of its user.
@@ -104,22 +107,22 @@ impl AccountRequest {
             return Err(WebError::scripts_only().into_response());
         }
         let (parts, body) = request.into_parts();
-        let sign_in = async || {
-            let caller = door.caller(&parts.extensions, &parts.headers).await;
+        let identify = async || {
+            let caller = sign_in.caller(&parts.extensions, &parts.headers).await;
             caller.map_err(refused)
         };
-        let mut caller = sign_in().await?;
-        let place = door.enter(&caller).map_err(refused)?;
+        let mut caller = identify().await?;
+        let place = sign_in.enter(&caller).map_err(refused)?;
         let body = axum::body::to_bytes(body, MAX_BODY).await;
         let body = body.map_err(|_| too_large().into_response())?;
         if !parts.method.is_safe() {
             // A body takes its time, and the account may have been locked out since.
-            caller = sign_in().await?;
-            count(door, &caller).map_err(refused)?;
+            caller = identify().await?;
+            count(sign_in, &caller).map_err(refused)?;
         }
-        let remote = auth::client(&door.web, &parts.extensions, &parts.headers);
+        let remote = auth::client(&sign_in.web, &parts.extensions, &parts.headers);
         Ok(Self {
-            door: Arc::clone(door),
+            sign_in: Arc::clone(sign_in),
             caller,
             body,
             remote: remote.map(|address| address.to_string()),
@@ -194,7 +197,7 @@ impl AccountRequest {
     }
 
     fn users(&self) -> &AllUsers {
-        &self.door.users
+        &self.sign_in.users
     }
 
     /// Returns the caller as the author of changes.
@@ -202,7 +205,7 @@ impl AccountRequest {
         let remote = self.remote.clone();
         AccountsActor {
             expected: self.expected,
-            ..self.caller.actor(&self.door.host, Origin::Api, remote)
+            ..self.caller.actor(&self.sign_in.host, Origin::Api, remote)
         }
     }
 

@@ -98,7 +98,7 @@ async fn search(RawQuery(query): RawQuery, api: AccountRequest) -> Result<Respon
         limit: i64::from(limit) + 1,
     };
     // All others wait here, and not for the connections of the database that everybody needs.
-    let turn = timeout(PATIENCE, api.door.searches.acquire()).await;
+    let turn = timeout(PATIENCE, api.sign_in.searches.acquire()).await;
     let Ok(Ok(_turn)) = turn else {
         let why = "Other searches take the time of the server. Try again in a moment.";
         return Err(WebError::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", why));

@@ -61,7 +61,7 @@ const PROTOCOL: &str = "git-protocol";
 
 /// The repository as git clients see it.
 pub(crate) struct AccountsGit {
-    door: Arc<AccountSignIn>,
+    sign_in: Arc<AccountSignIn>,
     views: Views,
     places: Arc<Semaphore>,
 }
@@ -205,7 +205,7 @@ pub(crate) fn routes() -> Routes<Arc<AccountsGit>> {
 
 impl AccountsGit {
     pub(crate) fn new(
-        door: Arc<AccountSignIn>,
+        sign_in: Arc<AccountSignIn>,
         git: &GitSettings,
         places: &Arc<ServedPlaces>,
     ) -> Self {
@@ -213,7 +213,7 @@ impl AccountsGit {
         // Pushes that a crash has interrupted.
         std::fs::remove_dir_all(views.quarantine()).ok();
         Self {
-            door,
+            sign_in,
             views,
             places: Arc::new(Semaphore::new(AT_ONCE)),
         }
@@ -225,7 +225,7 @@ impl AccountsGit {
         extensions: &Extensions,
         headers: &HeaderMap,
     ) -> Result<AccountCaller, GitRefusal> {
-        Ok(self.door.caller(extensions, headers).await?)
+        Ok(self.sign_in.caller(extensions, headers).await?)
     }
 
     /// Reads a request with a body, and waits for a place. The caller signs in again after that, because both take their
@@ -238,7 +238,7 @@ impl AccountsGit {
     ) -> Result<(AccountCaller, RequestPlaces, Parts, Vec<u8>), GitRefusal> {
         check_type(request.headers(), content_type)?;
         let caller = self.caller(request.extensions(), request.headers()).await?;
-        let own = self.door.enter(&caller)?;
+        let own = self.sign_in.enter(&caller)?;
         let (parts, body) = request.into_parts();
         let body = timeout(BODY_TIME, read(&parts.headers, body, most(&caller)));
         let body = body.await.map_err(|_| GitRefusal::TooSlow)??;
@@ -258,13 +258,13 @@ impl AccountsGit {
 
     /// Returns what a caller may read.
     async fn view(&self, caller: &AccountCaller) -> Result<View, GitRefusal> {
-        Ok(self.views.of(&self.door.users, caller).await?)
+        Ok(self.views.of(&self.sign_in.users, caller).await?)
     }
 
     /// Makes the repository of a caller again, because git cannot use it. A crash of the machine can cut off its files.
     /// The caller must not use it any more.
     async fn new_view(&self, caller: &AccountCaller) -> Result<Option<View>, GitRefusal> {
-        let view = self.views.anew(&self.door.users, caller).await?;
+        let view = self.views.anew(&self.sign_in.users, caller).await?;
         if view.is_some() {
             warn!("The copy of All-Users for a client was damaged, and is made again");
         }
@@ -308,7 +308,7 @@ async fn advertise(
         return Err(GitRefusal::NoService);
     };
     let caller = git.caller(extensions, headers).await?;
-    let _busy = git.door.enter(&caller)?;
+    let _busy = git.sign_in.enter(&caller)?;
     let _place = git.place().await?;
     let caller = git.caller(extensions, headers).await?;
     let body = if service == "git-upload-pack" {
@@ -360,7 +360,7 @@ async fn receive(
     const TYPE: &str = "application/x-git-receive-pack-result";
     let asked = "application/x-git-receive-pack-request";
     let (caller, _places, parts, body) = git.request(request, asked, |_| MAX_PUSH).await?;
-    git.door.count_change(&caller)?;
+    git.sign_in.count_change(&caller)?;
     let push_request = PushRequest::read(&body);
     let push_request = push_request.map_err(|error| GitRefusal::Unreadable(error.to_string()))?;
     if push_request.commands.is_empty() {
@@ -381,29 +381,29 @@ async fn receive(
             return Ok(answer(TYPE, Body::from(report)));
         }
     };
-    let remote = auth::client(&git.door.web, &parts.extensions, &parts.headers);
+    let remote = auth::client(&git.sign_in.web, &parts.extensions, &parts.headers);
     let from = (
-        git.door.host.as_str(),
+        git.sign_in.host.as_str(),
         remote.map(|address| address.to_string()),
     );
     let pushed = push(
-        &git.door.users,
+        &git.sign_in.users,
         &caller,
         &view,
         &push_request,
         pack.as_ref(),
         from,
     );
-    let judged = pushed.await?;
-    for outcome in &judged.outcomes {
+    let checked = pushed.await?;
+    for outcome in &checked.outcomes {
         let (name, refused) = (&outcome.name, outcome.refused.as_deref());
-        info!(name, refused, "A push to All-Users was judged");
+        info!(name, refused, "A push to All-Users was checked");
     }
-    if judged.is_copy_stale {
+    if checked.is_copy_stale {
         drop(view);
         git.new_view(&caller).await?;
     }
-    let report = push_report(&push_request, "ok", &judged.lines, &judged.outcomes);
+    let report = push_report(&push_request, "ok", &checked.lines, &checked.outcomes);
     Ok(answer(TYPE, Body::from(report)))
 }
 

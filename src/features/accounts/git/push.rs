@@ -1,4 +1,4 @@
-//! Judges a push to `All-Users` whole, before any ref moves, and makes it one update.
+//! Checks a push to `All-Users` whole, before any ref moves, and makes it one update.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use lockkeeper_accounts::config_text::{ConfigText, KeyPath};
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::findings::{
-    AccountFindings, MAX_BRANCH_FILES, Problem, judge_defaults, judge_external_ids, judge_notes,
-    judge_user_branch,
+    AccountFindings, MAX_BRANCH_FILES, Problem, check_defaults, check_external_ids, check_notes,
+    check_user_branch,
 };
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
 use super::super::all_users::{
-    AccountsActor, AccountsError, AllUsers, PushedBranch, judge_new_access,
+    AccountsActor, AccountsError, AllUsers, PushedBranch, check_new_access,
 };
 use super::super::check::KEYS;
 use super::super::sign_in::AccountCaller;
@@ -40,7 +40,7 @@ const MAX_CHANGED_IDS: usize = 1_000;
 const MAX_HISTORY: u64 = 32 * 1024 * 1024;
 
 /// Answer to a push.
-pub(super) struct JudgedPush {
+pub(super) struct CheckedPush {
     /// Lines that git prints after `remote: `.
     pub lines: Vec<String>,
     pub outcomes: Vec<RefOutcome>,
@@ -149,7 +149,7 @@ impl RefusedPush {
     }
 }
 
-/// Judges all commands, and stores what they change. A refused push leaves nothing behind.
+/// Checks all commands, and stores what they change. A refused push leaves nothing behind.
 pub(super) async fn push(
     users: &AllUsers,
     caller: &AccountCaller,
@@ -157,8 +157,8 @@ pub(super) async fn push(
     request: &PushRequest<'_>,
     pack: Option<&Arc<PushedPack>>,
     (host, remote): (&str, Option<String>),
-) -> Result<JudgedPush, ViewError> {
-    let mut judged = JudgedPush {
+) -> Result<CheckedPush, ViewError> {
+    let mut checked = CheckedPush {
         lines: Vec::new(),
         outcomes: Vec::new(),
         is_copy_stale: false,
@@ -167,7 +167,7 @@ pub(super) async fn push(
     let is_full = !caller.reads_everything() && view.repo.size()? > MAX_HISTORY * branches.max(1);
     let (mut accepted, mut named) = (Vec::new(), BTreeSet::new());
     for command in &request.commands {
-        let judge = PushJudge {
+        let check = PushChecker {
             users,
             caller,
             view,
@@ -175,33 +175,33 @@ pub(super) async fn push(
             host,
             is_full,
         };
-        let verdict = judge.command(command, &mut named, &mut judged.lines).await;
-        judged.outcomes.push(RefOutcome {
+        let verdict = check.command(command, &mut named, &mut checked.lines).await;
+        checked.outcomes.push(RefOutcome {
             name: command.name.clone(),
             refused: verdict.as_ref().err().map(|refused| refused.reason.clone()),
         });
         match verdict {
             Ok(command) => accepted.push(command),
-            Err(refused) => judged.lines.extend(refused.lines),
+            Err(refused) => checked.lines.extend(refused.lines),
         }
     }
-    let is_refused = judged
+    let is_refused = checked
         .outcomes
         .iter()
         .any(|outcome| outcome.refused.is_some());
     if request.is_atomic && is_refused {
-        judged.refuse_rest("atomic push failed");
-        return Ok(judged);
+        checked.refuse_rest("atomic push failed");
+        return Ok(checked);
     }
     if accepted.is_empty() {
-        return Ok(judged);
+        return Ok(checked);
     }
     // A copy from before a backup was restored can have objects that the database lacks.
     for id in accepted.iter().flat_map(AcceptedCommand::known) {
         if users.store().account_object_update(*id).await?.is_none() {
-            judged.is_copy_stale = true;
-            judged.refuse_rest("failed to update ref: lock failure, fetch first");
-            return Ok(judged);
+            checked.is_copy_stale = true;
+            checked.refuse_rest("failed to update ref: lock failure, fetch first");
+            return Ok(checked);
         }
     }
     let actor = caller.actor(host, Origin::Git, remote);
@@ -210,51 +210,51 @@ pub(super) async fn push(
         Err(error @ AccountsError::NoAccount(_))
             if accepted.iter().any(AcceptedCommand::is_star) =>
         {
-            judged.lines.push(format!("error: {error}"));
-            judged.refuse_rest("invalid star");
+            checked.lines.push(format!("error: {error}"));
+            checked.refuse_rest("invalid star");
         }
         Err(AccountsError::Moved | AccountsError::NoAccount(_) | AccountsError::Busy) => {
-            judged.refuse_rest("failed to update ref: lock failure, fetch first");
+            checked.refuse_rest("failed to update ref: lock failure, fetch first");
         }
         Err(error @ AccountsError::LockedOut) => {
-            judged.lines.push(format!("error: {error}; sign in again"));
-            judged.refuse_rest("prohibited");
+            checked.lines.push(format!("error: {error}; sign in again"));
+            checked.refuse_rest("prohibited");
         }
         Err(error @ AccountsError::RightsChanged) => {
-            judged.lines.push(format!("error: {error}"));
-            judged.refuse_rest("prohibited");
+            checked.lines.push(format!("error: {error}"));
+            checked.refuse_rest("prohibited");
         }
-        // Accounts or external IDs have changed since the push was judged.
+        // Accounts or external IDs have changed since the push was checked.
         Err(AccountsError::Refused(findings)) => {
-            judged.lines.extend(findings.lines());
+            checked.lines.extend(findings.lines());
             let is_access = |command: &AcceptedCommand| command.is_on(BranchTarget::Access);
-            judged.refuse_rest(if accepted.iter().any(is_access) {
+            checked.refuse_rest(if accepted.iter().any(is_access) {
                 BranchTarget::Access.invalid()
             } else {
                 BranchTarget::Defaults.invalid()
             });
         }
         Err(AccountsError::Sequence(problem)) => {
-            judged.lines.push(format!("error: {problem}"));
-            judged.refuse_rest("invalid sequence");
+            checked.lines.push(format!("error: {problem}"));
+            checked.refuse_rest("invalid sequence");
         }
         Err(error @ AccountsError::NoChange(_)) => {
-            judged.lines.push(format!("error: {error}"));
-            judged.refuse_rest("invalid star");
+            checked.lines.push(format!("error: {error}"));
+            checked.refuse_rest("invalid star");
         }
         Err(AccountsError::EmailTaken(email, owner)) => {
             let place = place_of(&email, owner, &accepted).unwrap_or_default();
             let error = AccountsError::EmailTaken(email, owner);
-            judged.lines.push(format!("error: {place}{error}"));
-            judged.refuse_rest("invalid external IDs");
+            checked.lines.push(format!("error: {place}{error}"));
+            checked.refuse_rest("invalid external IDs");
         }
         Err(error @ (AccountsError::ExternalIdTaken(..) | AccountsError::Invalid(_))) => {
-            judged.lines.push(format!("error: {error}"));
-            judged.refuse_rest("invalid external IDs");
+            checked.lines.push(format!("error: {error}"));
+            checked.refuse_rest("invalid external IDs");
         }
         Err(error) => return Err(error.into()),
     }
-    Ok(judged)
+    Ok(checked)
 }
 
 /// Stores all accepted commands in one update.
@@ -326,7 +326,7 @@ fn place_of(
     })
 }
 
-impl JudgedPush {
+impl CheckedPush {
     /// Refuses every command that was not refused for a reason of its own.
     fn refuse_rest(&mut self, reason: &str) {
         for outcome in &mut self.outcomes {
@@ -336,7 +336,7 @@ impl JudgedPush {
 }
 
 /// Everything that the verdict on a command depends on.
-struct PushJudge<'a> {
+struct PushChecker<'a> {
     users: &'a AllUsers,
     caller: &'a AccountCaller,
     view: &'a View,
@@ -346,8 +346,8 @@ struct PushJudge<'a> {
     is_full: bool,
 }
 
-impl PushJudge<'_> {
-    /// Judges a command. `named` are the refs of earlier commands. Warnings are added to `lines`.
+impl PushChecker<'_> {
+    /// Checks a command. `named` are the refs of earlier commands. Warnings are added to `lines`.
     async fn command(
         &self,
         command: &PushCommand,
@@ -418,7 +418,7 @@ impl PushJudge<'_> {
         })
     }
 
-    /// Judges the commits that are pushed to a branch. Warnings are added to `lines`.
+    /// Checks the commits that are pushed to a branch. Warnings are added to `lines`.
     async fn branch(
         &self,
         (target, old, new): (BranchTarget, Option<ObjectId>, ObjectId),
@@ -436,16 +436,16 @@ impl PushJudge<'_> {
         }
         let commits = self.commits(target, old, new).await?;
         self.committers(&commits)?;
-        // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
+        // The update checks again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
         let findings = match target {
-            BranchTarget::Defaults => self.files(old, &commits.files, judge_defaults).await?,
+            BranchTarget::Defaults => self.files(old, &commits.files, check_defaults).await?,
             BranchTarget::ExternalIds => self.external_ids(&commits.notes),
             BranchTarget::Access => self.access(&commits.files).await?,
             // Of others, the update knows the external IDs.
             BranchTarget::User(account) => match self.caller.external_ids_of(account) {
                 Some(external_ids) => {
-                    let judge = |files: &_| judge_user_branch(files, external_ids, KEYS);
-                    self.files(old, &commits.files, judge).await?
+                    let check = |files: &_| check_user_branch(files, external_ids, KEYS);
+                    self.files(old, &commits.files, check).await?
                 }
                 None => AccountFindings::default(),
             },
@@ -525,41 +525,41 @@ impl PushJudge<'_> {
         }
     }
 
-    /// Judges the files of a branch. What had no effect in its old commit, because it was imported, may stay.
+    /// Checks the files of a branch. What had no effect in its old commit, because it was imported, may stay.
     async fn files(
         &self,
         old: Option<ObjectId>,
         files: &BTreeMap<String, Vec<u8>>,
-        judge: impl Fn(&BTreeMap<String, Vec<u8>>) -> AccountFindings,
+        check: impl Fn(&BTreeMap<String, Vec<u8>>) -> AccountFindings,
     ) -> Result<AccountFindings, RefusedPush> {
-        let findings = judge(files);
+        let findings = check(files);
         match old {
             Some(old) if !findings.is_accepted() => {
                 let old = self.users.files(old).await;
                 let old = old.map_err(|error| unread(&error))?;
-                Ok(findings.except_old(&judge(&old)))
+                Ok(findings.except_old(&check(&old)))
             }
             Some(_) | None => Ok(findings),
         }
     }
 
-    /// Judges the access control.
+    /// Checks the access control.
     async fn access(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<AccountFindings, RefusedPush> {
-        let findings = judge_new_access(self.users.store(), files).await;
+        let findings = check_new_access(self.users.store(), files).await;
         findings.map_err(|error| unread(&error))
     }
 
-    /// Judges the external IDs that differ by themselves. The update judges them together with the others of their
+    /// Checks the external IDs that differ by themselves. The update checks them together with the others of their
     /// accounts.
     fn external_ids(&self, notes: &[PushedNote]) -> AccountFindings {
         let accounts: HashSet<AccountId> = self.view.refs.iter().filter_map(account_of).collect();
         let contents = notes
             .iter()
             .filter_map(|note| Some((note.name, note.after.as_deref()?)));
-        judge_external_ids(contents, |account| accounts.contains(&account))
+        check_external_ids(contents, |account| accounts.contains(&account))
     }
 
     async fn commits(
@@ -590,7 +590,7 @@ impl PushJudge<'_> {
                 ["error: the history of this branch is never rewritten; rebase on the branch as it is here".to_owned()],
             ),
             PushFault::Notes(faults) => {
-                RefusedPush::new(target.invalid(), judge_notes(&faults).lines())
+                RefusedPush::new(target.invalid(), check_notes(&faults).lines())
             }
             PushFault::Merge(commit) => RefusedPush::new(
                 target.invalid(),

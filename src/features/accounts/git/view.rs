@@ -96,7 +96,7 @@ impl Views {
         }
     }
 
-    /// Returns the directory for pushes that are judged.
+    /// Returns the directory for pushes that are checked.
     pub(super) fn quarantine(&self) -> PathBuf {
         self.dir.join("pushed")
     }

@@ -18,12 +18,12 @@ use crate::store::DiscardedPlan;
 /// Queues a run of the application.
 pub(super) async fn ask(
     session: &AdminSession,
-    deed: ApplicationAction,
+    action: ApplicationAction,
     app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = app.id;
-    let asked = applications::ask(&session.store, id, deed, &cli_cause().actor).await;
+    let asked = applications::ask(&session.store, id, action, &cli_cause().actor).await;
     match queued_or_why(asked.context("the run could not be queued")?) {
         Ok(command) => {
             let json = || json!({ "id": command });

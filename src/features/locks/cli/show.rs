@@ -33,7 +33,7 @@ pub(super) fn lines(facts: &LockDetails, executable: &str) -> Vec<String> {
         ),
         format!("  since   {}: {}", time(lock.taken_at), lock.reason),
     ];
-    if let Some(why) = KeptReason::of(&facts.standing) {
+    if let Some(why) = KeptReason::of(&facts.lock_use) {
         let explained = explain(lock, why, executable);
         lines.push(format!(
             "  in use  {} {}",

@@ -23,10 +23,10 @@ use tracing::{Instrument, info_span};
 
 use gate::GateRefusal;
 
-use super::course::StageProgress;
 use super::hooks::{self, HookFacts};
 use super::merging::{self, AfterApply};
 use super::policies::PlannedRules;
+use super::progress::StageProgress;
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ApplyInputs, PlanUse, Work};
 use super::stop::Stop;
@@ -86,11 +86,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         Ok(hooked) => hooked,
         Err(stop) => return Ok(refused_by_hook(cx, stop.into_reply()?).await?),
     };
-    let (mut course, hooked) = (StageProgress::new(work.aborts()), hooked.as_ref());
+    let (mut progress, hooked) = (StageProgress::new(work.aborts()), hooked.as_ref());
     let statuses = ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Apply, plans.len()).await?;
     let runs = runs_to_come(cx, plans, &statuses).await?;
     for stage in in_order(&work, runs) {
-        let halted = course.halted(stage.group);
+        let halted = progress.halted(stage.group);
         let applying = |(run, plan): PlannedRun| Applying {
             work: &work,
             run,
@@ -107,7 +107,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
             join_all(groups.map(|group| apply_group(cx, group, command.verbose, halted.as_ref())))
                 .await;
         cx.left_to_others()?;
-        course.add(
+        progress.add(
             stage.group,
             reports
                 .into_iter()
@@ -117,7 +117,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
                 .collect(),
         );
     }
-    let mut reports = course.into_reports();
+    let mut reports = progress.into_reports();
     work.silence(RunKind::Apply, &mut reports);
     let merging = match pushed_meanwhile(cx, &reports).await? {
         Some(pushed) => AfterApply {
@@ -238,8 +238,8 @@ async fn run_hooks(
 
 /// Adds the status of applies to a refusal. Nothing was applied, so the pull request has the same state as before.
 async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, JobError> {
-    let standing = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    Ok(refusal.with_statuses(&cx.pull.head, vec![standing.apply_status(cx.ctx)]))
+    let newest = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    Ok(refusal.with_statuses(&cx.pull.head, vec![newest.apply_status(cx.ctx)]))
 }
 
 /// Checks `--disable-apply-all` (reference 10.2): an apply has to name its target.
@@ -266,8 +266,8 @@ pub(super) async fn answer(
     head: &CommitSha,
     body: Body,
 ) -> Result<Reply, JobError> {
-    let standing = NewestRuns::of(ctx, pull, head).await?;
-    Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
+    let newest = NewestRuns::of(ctx, pull, head).await?;
+    Ok(Reply::new(body).with_statuses(head, vec![newest.apply_status(ctx)]))
 }
 
 /// Creates a run for every plan before the first begins, so that an interrupted apply can report each of them.

@@ -110,9 +110,9 @@ async fn look<T: Send + 'static>(
     }
     let is_kept = cx.row.kind.runs() == Some(RunKind::Plan)
         && may_be_written(cx, work.policies.of_operator());
-    let (ground, graph) = ground(cx, &work, view, reading).await?;
+    let (input, graph) = search_input(cx, &work, view, reading).await?;
     let settings = cx.ctx.settings.discovery();
-    let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
+    let found = tokio::task::spawn_blocking(move || input.search(find, &settings, graph)).await;
     let found = found
         .context("the search for projects failed")
         .map_err(JobError::Fail)?;
@@ -186,7 +186,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
 }
 
 /// Lists the files and the changes, once the hooks have run.
-async fn ground(
+async fn search_input(
     cx: &CommandCx<'_>,
     work: &Work,
     view: SearchFiles,

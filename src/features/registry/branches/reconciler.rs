@@ -71,7 +71,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let facts = UseFacts::of(ctx, &parts.config.host).await?;
     let allowlist = &ctx.settings.repos.allowlist;
     let mut due = store
-        .registry_branches_due(ctx.server.syncer.home())
+        .registry_branches_due(ctx.server.syncer.data_dir_id())
         .await?;
     due.retain(|known| ctx.forges.has(known.repo.host()) && allowlist.allows(&known.repo));
     let until = Instant::now() + TICK_TIME;

@@ -173,9 +173,12 @@ fn listed(name: &RegistryName, rows: Vec<BranchUseRow>) -> Result<Vec<ListedBran
 impl Store {
     /// Lists the repositories with a mirror in a data directory whose default branches are due to be read, those that have
     /// waited longest first.
-    pub async fn registry_branches_due(&self, home: &DataDirId) -> Result<Vec<WatchedBranch>> {
+    pub async fn registry_branches_due(
+        &self,
+        data_dir_id: &DataDirId,
+    ) -> Result<Vec<WatchedBranch>> {
         on_pool!(self, db => sqlx::query_as::<_, WatchedBranch>(DUE)
-            .bind(home).bind(kept_time(self.now())).fetch_all(db))
+            .bind(data_dir_id).bind(kept_time(self.now())).fetch_all(db))
     }
 
     /// Records a look that failed. Known uses stay.

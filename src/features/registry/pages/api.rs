@@ -51,11 +51,11 @@ fn seen(scope: &PageScope, asked: &str) -> Result<NameOrVersion, WebError> {
 /// `GET /api/registry/explain/{name}`, `GET /api/registry/explain/{name}@{version}`
 pub(super) async fn explain(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     Segment(asked): Segment,
 ) -> Result<Json<Explanation>, WebError> {
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let asked = seen(&scope, &asked)?;
     let explanation = Explanation::of(&web.store, &asked, &pages.0.misses).await?;
     Ok(Json(if scope.sees_peers() {
@@ -69,13 +69,13 @@ pub(super) async fn explain(
 /// sees.
 pub(super) async fn uses(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     Segment(asked): Segment,
 ) -> Result<Json<UsesAnswer>, WebError> {
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let asked = seen(&scope, &asked)?;
-    let repos = sight.repos(None).await?;
+    let repos = visible.repos(None).await?;
     let limits = BranchUseLimits {
         repos: repos.as_deref(),
         of_repo: ModuleUses::MOST,
@@ -95,10 +95,10 @@ pub(super) async fn uses(
 /// `GET /api/registry/setup`: settings of clients, with the namespaces that the account sees.
 pub(super) async fn setup(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
 ) -> Result<Json<Value>, WebError> {
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let host = pages.0.host.clone();
     let base = format!("https://{host}{}", web.link(""));
     let log = pages.0.registry.verifier().clone();
@@ -114,11 +114,11 @@ pub(super) async fn key(pages: RegistryPages) -> Json<Value> {
 /// `GET /api/registry/tags`: repositories that the account sees, with the numbers of their tags.
 pub(super) async fn tags(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
 ) -> Result<Json<Value>, WebError> {
-    let _scope = PageScope::of(&web, &pages, &sight).await?;
-    let seen = sight.repos(None).await?;
+    let _scope = PageScope::of(&web, &pages, &visible).await?;
+    let seen = visible.repos(None).await?;
     let seen: Option<BTreeSet<RepoId>> = seen.map(|seen| seen.into_iter().collect());
     let mut repos = CountedRepo::all(&web.store).await?;
     repos.retain(|repo| {
@@ -132,7 +132,7 @@ pub(super) async fn tags(
 /// `GET /api/registry/tags/{host}/{path}`: the tags of one repository, and what became of them.
 pub(super) async fn tags_of(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     Segment(asked): Segment,
 ) -> Result<Json<Value>, WebError> {
@@ -146,9 +146,9 @@ pub(super) async fn tags_of(
             ),
         )
     };
-    let _scope = PageScope::of(&web, &pages, &sight).await?;
+    let _scope = PageScope::of(&web, &pages, &visible).await?;
     let repo: RepoId = asked.parse().map_err(|_| never_read())?;
-    sight.require_access(&Resource::Repository(&repo)).await?;
+    visible.require_access(&Resource::Repository(&repo)).await?;
     let repos = web.store.registry_tag_repos().await?;
     if !repos.iter().any(|known| known.repo == repo) {
         return Err(never_read());

@@ -91,12 +91,12 @@ impl RecordFacts {
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     LenientQuery(params): LenientQuery<LogQuery>,
 ) -> Result<Response, WebError> {
     let now = web.clock.now();
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let registry = &pages.0.registry;
     let is_closed = matches!(scope.readers, PageReaders::Nothing);
     // The number of changes of private modules is nobody's business either.
@@ -149,11 +149,11 @@ struct RecordPage {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let id = asked.parse().ok().and_then(|id| LogId::new(id).ok());
     let id = id.ok_or_else(|| unknown(&asked))?;
     if matches!(scope.readers, PageReaders::Nothing) {

@@ -219,9 +219,9 @@ impl PageScope {
     async fn of(
         web: &WebState,
         pages: &RegistryPages,
-        sight: &VisibleScope,
+        visible: &VisibleScope,
     ) -> Result<Self, WebError> {
-        let readers = match (sight.owners(), web.auth.is_some(), pages.0.is_open) {
+        let readers = match (visible.owners(), web.auth.is_some(), pages.0.is_open) {
             (Some(owners), _, _) => PageReaders::PublicAnd(owners.to_vec()),
             (None, true, _) => PageReaders::Everything,
             (None, false, true) => PageReaders::PublicAnd(Vec::new()),

@@ -155,12 +155,12 @@ struct BranchEntry {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     Segment(asked): Segment,
 ) -> Result<Response, WebError> {
     let now = web.clock.now();
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let read = read_name_or_version(&asked).map_err(|_| unknown(&asked))?;
     let name = read.name();
     // The answer for a name that the person may not see is that for one that is not there.
@@ -187,7 +187,7 @@ pub(super) async fn show(
         }
         NameKind::Go | NameKind::Module => None,
     };
-    let repos = sight.repos(None).await?;
+    let repos = visible.repos(None).await?;
     let limits = BranchUseLimits {
         repos: repos.as_deref(),
         of_repo: MOST_OF_BRANCH,

@@ -60,12 +60,12 @@ struct NameLine {
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     LenientQuery(params): LenientQuery<NamesQuery>,
 ) -> Result<Response, WebError> {
     let (now, q) = (web.clock.now(), search_text(&params.q)?);
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let page = i64::from(params.page.unwrap_or(1).max(1));
     let skip = (page - 1) * SHOWN;
     let prefixes = scope.prefixes();

@@ -87,10 +87,10 @@ fn advice(state: PeerState) -> Option<&'static str> {
 pub(super) async fn list_peers(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
 ) -> Result<Response, WebError> {
-    let scope = PageScope::of(&web, &pages, &sight).await?;
+    let scope = PageScope::of(&web, &pages, &visible).await?;
     let registry = &pages.0.registry;
     if !scope.sees_peers() {
         let closed = PeersPage {

@@ -48,10 +48,10 @@ const CONFLICTS: i64 = 1_000;
 /// `GET /api/registry/peers`
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
 ) -> Result<Json<PeersView>, WebError> {
-    check_sight(&web, &pages, &sight).await?;
+    require_peer_access(&web, &pages, &visible).await?;
     let seen = PeersView::read(&pages.0.registry, CONFLICTS, web.clock.now()).await?;
     Ok(Json(seen))
 }
@@ -59,11 +59,11 @@ pub(super) async fn list(
 /// `GET /api/registry/peers/{name}`
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
-    sight: VisibleScope,
+    visible: VisibleScope,
     pages: RegistryPages,
     Segment(asked): Segment,
 ) -> Result<Json<PeerWithConflicts>, WebError> {
-    check_sight(&web, &pages, &sight).await?;
+    require_peer_access(&web, &pages, &visible).await?;
     let name: Option<DeploymentName> = asked.parse().ok();
     let known = match &name {
         Some(name) => web.store.registry_peer(name).await?,
@@ -76,12 +76,12 @@ pub(super) async fn show(
     Ok(Json(shown))
 }
 
-async fn check_sight(
+async fn require_peer_access(
     web: &WebState,
     pages: &RegistryPages,
-    sight: &VisibleScope,
+    visible: &VisibleScope,
 ) -> Result<(), WebError> {
-    let scope = PageScope::of(web, pages, sight).await?;
+    let scope = PageScope::of(web, pages, visible).await?;
     if scope.sees_peers() {
         return Ok(());
     }

@@ -10,7 +10,7 @@
 //! | `pull.rs` | reads the logs of peers, each interval and when a version is missing |
 //! | `push.rs` | tells peers at once about new records, and takes what they tell |
 //! | `downloads.rs` | packages come here |
-//! | `door.rs` | answers to peers |
+//! | `server.rs` | answers to peers |
 //! | `join.rs` | keys and tokens are exchanged |
 //! | `changes.rs` | what administrators change of known peers |
 //! | `view.rs` | peers and conflicts, as people and programs see them |
@@ -24,7 +24,6 @@
 
 mod changes;
 mod client;
-mod door;
 mod downloads;
 mod join;
 mod merge;
@@ -32,6 +31,7 @@ mod model;
 mod page;
 mod pull;
 mod push;
+mod server;
 mod store;
 mod view;
 
@@ -45,7 +45,6 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::changes::{PeerChange, UnchangedPeer, change_peer};
 use self::client::PeerClient;
-pub(crate) use self::door::{PeerDoor, routes};
 pub(super) use self::downloads::DOWNLOADS;
 use self::downloads::RunningDownload;
 pub use self::downloads::{DownloadReport, WaitingDownload};
@@ -63,6 +62,7 @@ pub(super) use self::pull::PULL;
 pub use self::pull::{PullReport, check_members};
 pub(super) use self::push::PUSH;
 pub use self::push::{PushReport, check_push};
+pub(crate) use self::server::{PeerServer, routes};
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
 pub(super) use self::view::{
     ConflictView, InvitationView, PeerView, PeerWithConflicts, PeersView, conflicts_with,

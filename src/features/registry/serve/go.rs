@@ -38,7 +38,7 @@ use super::answer::{self, EntityTag, Freshness, TaggedContent};
 use super::catalog::{CatalogState, KeptName, KeptVersion, ListedVersion};
 use super::go_paths::{GoFile, GoRequest, InvalidGoRequest};
 use super::refusal::ServeRefusal;
-use super::{RegistryDoor, packages, served, sumdb};
+use super::{RegistryServer, packages, served, sumdb};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -57,19 +57,19 @@ const INDEX_TIME: Duration = Duration::from_secs(10);
 
 /// `GET /registry/go/{*path}`
 pub(super) async fn answer(
-    State(door): State<Arc<RegistryDoor>>,
+    State(server): State<Arc<RegistryServer>>,
     request: Request,
 ) -> Result<Response, ServeRefusal> {
     let (parts, _) = request.into_parts();
-    let snapshot = door.catalog.snapshot().await?;
-    let reader = door.reader(snapshot, &parts.headers).await?;
+    let snapshot = server.catalog.snapshot().await?;
+    let reader = server.reader(snapshot, &parts.headers).await?;
     let path = parts.uri.path().strip_prefix(BELOW).unwrap_or_default();
-    answer_path(&door, snapshot, &reader, &parts, path).await
+    answer_path(&server, snapshot, &reader, &parts, path).await
 }
 
 /// Answers a request of a reader for a path of the protocol.
 pub(super) async fn answer_path(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     snapshot: CatalogState,
     reader: &Reader,
     parts: &Parts,
@@ -87,21 +87,21 @@ pub(super) async fn answer_path(
         Err(InvalidGoRequest::Version(path, why)) => {
             let name = RegistryName::Go(path);
             let refusal = ServeRefusal::NotFound(why);
-            return Err(door.missing(snapshot, reader, &name, refusal).await);
+            return Err(server.missing(snapshot, reader, &name, refusal).await);
         }
     };
     let may_fill = !GoRequest::is_cached_only(path);
     match asked {
         GoRequest::Version(key, file) => {
             let kept = if may_fill {
-                door.version_or_fill(snapshot, reader, &key).await?
+                server.version_or_fill(snapshot, reader, &key).await?
             } else {
-                door.version(snapshot, reader, &key).await?
+                server.version(snapshot, reader, &key).await?
             };
-            version(door, snapshot, reader, parts, (key, &kept), file).await
+            version(server, snapshot, reader, parts, (key, &kept), file).await
         }
         GoRequest::List(path) => {
-            let name = name(door, snapshot, reader, path, may_fill).await?;
+            let name = name(server, snapshot, reader, path, may_fill).await?;
             let list = if name.elsewhere.is_empty() {
                 let known = &name.known;
                 known
@@ -119,13 +119,13 @@ pub(super) async fn answer_path(
             ))
         }
         GoRequest::Latest(path) => {
-            let name = name(door, snapshot, reader, path, may_fill).await?;
-            latest(door, snapshot, reader, &parts.headers, &name).await
+            let name = name(server, snapshot, reader, path, may_fill).await?;
+            latest(server, snapshot, reader, &parts.headers, &name).await
         }
         GoRequest::Sumdb(name, request) => {
-            sumdb::answer(door, snapshot, reader, &parts.headers, &name, request).await
+            sumdb::answer(server, snapshot, reader, &parts.headers, &name, request).await
         }
-        GoRequest::Index => index(door, snapshot, reader, parts).await,
+        GoRequest::Index => index(server, snapshot, reader, parts).await,
     }
 }
 
@@ -139,29 +139,30 @@ struct FoundName {
 
 /// Returns the versions of a module that is here or elsewhere.
 async fn name(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     reader: &Reader,
     path: GoPath,
     may_fill: bool,
 ) -> Result<FoundName, ServeRefusal> {
     let name = RegistryName::Go(path.clone());
-    door.check(snapshot, reader, &name, None).await?;
+    server.check(snapshot, reader, &name, None).await?;
     let known = if may_fill {
-        door.name_or_ask(snapshot, reader, &name).await?
+        server.name_or_ask(snapshot, reader, &name).await?
     } else {
-        door.catalog.name(snapshot, &name).await?
+        server.catalog.name(snapshot, &name).await?
     };
     let is_here = !known.versions.is_empty();
     let there = if may_fill {
-        door.versions_elsewhere(snapshot, reader, &path, is_here)
+        server
+            .versions_elsewhere(snapshot, reader, &path, is_here)
             .await?
     } else {
         Arc::default()
     };
     if !is_here && there.is_empty() {
         let unknown = ServeRefusal::unknown(&name);
-        return Err(door.missing(snapshot, reader, &name, unknown).await);
+        return Err(server.missing(snapshot, reader, &name, unknown).await);
     }
     if there.is_empty() {
         return Ok(FoundName {
@@ -171,7 +172,7 @@ async fn name(
         });
     }
     // Also those that were never here: one that was taken down is not fetched.
-    let stored = door.catalog.stored_name(snapshot, &name).await?;
+    let stored = server.catalog.stored_name(snapshot, &name).await?;
     let stored = stored.versions.iter();
     let stored: HashSet<&GoVersion> = stored
         .filter_map(|version| Some(version.key.as_go()?.1))
@@ -213,7 +214,7 @@ fn list(versions: &[ListedVersion], elsewhere: &[GoVersion]) -> Bytes {
 
 /// Answers with the version for those who name none.
 async fn latest(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     reader: &Reader,
     headers: &HeaderMap,
@@ -228,7 +229,7 @@ async fn latest(
     if let Some(newest) = newest.filter(|newest| elsewhere.contains(newest))
         && let Ok(key) = VersionKey::go(path.clone(), newest.clone())
     {
-        match door.version_or_fill(snapshot, reader, &key).await {
+        match server.version_or_fill(snapshot, reader, &key).await {
             Ok(kept) => {
                 let info = info(&key, kept.version.go_time());
                 return Ok(answer::content(headers, JSON, Freshness::Revalidated, info));
@@ -259,7 +260,7 @@ fn latest_in(versions: &[ListedVersion], state: VersionState) -> Option<&ListedV
 }
 
 async fn version(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     snapshot: CatalogState,
     reader: &Reader,
     parts: &Parts,
@@ -279,15 +280,15 @@ async fn version(
                 info.clone(),
             ))
         }
-        GoFile::Mod => go_mod(door, reader, parts, (&key, kept)).await,
+        GoFile::Mod => go_mod(server, reader, parts, (&key, kept)).await,
         GoFile::Zip => {
             let content = served(&key, Some(&kept.version))?;
             let package = content.packages.iter().next();
             let package = package.ok_or_else(|| ServeRefusal::unknown_version(&key))?;
             packages::send(
-                door,
+                server,
                 snapshot,
-                door.places(reader),
+                server.places(reader),
                 (&parts.method, headers),
                 kept,
                 package,
@@ -301,7 +302,7 @@ async fn version(
 /// Answers with the `go.mod` file of a version. The entity tag is the checksum in the log, so the file is only read if it is
 /// sent.
 async fn go_mod(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     reader: &Reader,
     parts: &Parts,
     (key, kept): (&VersionKey, &Arc<KeptVersion>),
@@ -319,24 +320,24 @@ async fn go_mod(
     if tag.is_known(headers) {
         return Ok(answer::not_modified(&tag, Freshness::Immutable));
     }
-    let mut size = door.registry.go_mod_size(key).await?;
+    let mut size = server.registry.go_mod_size(key).await?;
     if size.is_none() {
         // It was taken down since the state was read, or is still at another deployment.
-        packages::arrive(door, key).await?;
-        size = door.registry.go_mod_size(key).await?;
+        packages::arrive(server, key).await?;
+        size = server.registry.go_mod_size(key).await?;
     }
     let Some(size) = size else {
-        return Err(packages::without_go_mod(door, key).await);
+        return Err(packages::without_go_mod(server, key).await);
     };
     if parts.method == Method::HEAD {
         return Ok(answer::immutable(TEXT, &tag, size, Body::empty()));
     }
     if size > packages::SMALL {
-        let places = door.places(reader);
-        return packages::send_go_mod(door, places, (key, size), &tag, TEXT).await;
+        let places = server.places(reader);
+        return packages::send_go_mod(server, places, (key, size), &tag, TEXT).await;
     }
-    let Some(content) = door.registry.go_mod(key).await? else {
-        return Err(packages::without_go_mod(door, key).await);
+    let Some(content) = server.registry.go_mod(key).await? else {
+        return Err(packages::without_go_mod(server, key).await);
     };
     let content = TaggedContent::new(Bytes::from(content), tag);
     if content.len() <= KeptVersion::MAX_GO_MOD {
@@ -410,24 +411,24 @@ impl IndexQuery {
 
 /// Answers with the versions that were added since a time and that the reader may read, oldest first.
 async fn index(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     reader: &Reader,
     parts: &Parts,
 ) -> Result<Response, ServeRefusal> {
     reader.check_any()?;
     let query = IndexQuery::parse(parts.uri.query())?;
-    let places = take_all(door.index_places(reader));
+    let places = take_all(server.index_places(reader));
     let _places = timeout(INDEX_TIME, places)
         .await
         .map_err(|_| ServeRefusal::Busy)?;
-    let namespaces = door.catalog.namespaces(snapshot).await?;
+    let namespaces = server.catalog.namespaces(snapshot).await?;
     let page_size = i64::try_from(MOST_LINES).unwrap_or(i64::MAX);
     let (mut since, mut lines, mut count) = (query.since, String::new(), 0);
     // No two versions have the same time, so the next page begins with the last version of this one.
     let mut last: Option<VersionKey> = None;
     'pages: loop {
-        let page = door.registry.index(since, page_size).await?;
+        let page = server.registry.index(since, page_size).await?;
         let is_last = i64::try_from(page.len()).unwrap_or(i64::MAX) < page_size;
         for (key, state, time) in page {
             since = Some(time);

@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_registry::names::{NameKind, RegistryName};
 
-use super::RegistryDoor;
+use super::RegistryServer;
 use super::refusal::ServeRefusal;
 use crate::kit::web::{count, headers, hosts};
 
@@ -23,21 +23,21 @@ const ROUTE: &str = "/{*path}?go-get=1";
 /// Answers requests of `go` for an import path ([`is_go_get`]) in a namespace on the host of the registry, and passes all
 /// others on.
 pub(crate) async fn lead_go(
-    State(door): State<Arc<RegistryDoor>>,
+    State(server): State<Arc<RegistryServer>>,
     request: Request,
     next: Next,
 ) -> Response {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     // The guard of the other routes refuses requests for other hosts.
-    if !is_read || hosts::is_foreign(door.web(), &request) {
+    if !is_read || hosts::is_foreign(server.web(), &request) {
         return next.run(request).await;
     }
-    let mut response = match answer(&door, request.uri(), request.headers()).await {
+    let mut response = match answer(&server, request.uri(), request.headers()).await {
         Ok(Some(response)) => response,
         Ok(None) => return next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
-    let metrics = &door.web().metrics;
+    let metrics = &server.web().metrics;
     count::add(metrics, ROUTE, request.method(), response.status());
     headers::secure(&mut response);
     response
@@ -51,17 +51,17 @@ pub(crate) fn is_go_get(uri: &Uri) -> bool {
 
 /// Returns the answer for an import path; `None`: the path is in no namespace.
 async fn answer(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Option<Response>, ServeRefusal> {
-    let path = format!("{}{}", door.host, uri.path().trim_end_matches('/'));
+    let path = format!("{}{}", server.host, uri.path().trim_end_matches('/'));
     let Ok(name) = RegistryName::new(NameKind::Go, &path) else {
         return Ok(None);
     };
-    let snapshot = door.catalog.snapshot().await?;
-    let reader = door.reader(snapshot, headers).await?;
-    let namespaces = door.catalog.namespaces(snapshot).await?;
+    let snapshot = server.catalog.snapshot().await?;
+    let reader = server.reader(snapshot, headers).await?;
+    let namespaces = server.catalog.namespaces(snapshot).await?;
     let Some(namespace) = namespaces.of(&name) else {
         return Ok(None);
     };
@@ -74,7 +74,7 @@ async fn answer(
     let page = format!(
         "<!DOCTYPE html>\n<html><head><meta name=\"go-import\" content=\"{} mod {}\"></head></html>\n",
         name.as_str(),
-        door.go_base
+        server.go_base
     );
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),

@@ -51,7 +51,7 @@ use super::{Misses, PeerExchange, Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 /// Everything that serves the registry.
-pub(crate) struct RegistryDoor {
+pub(crate) struct RegistryServer {
     web: Arc<WebState>,
     registry: Arc<Registry>,
     /// Other deployments, which may have a package that is not here yet.
@@ -77,7 +77,7 @@ pub(crate) struct RegistryDoor {
     go_base: String,
 }
 
-impl RegistryDoor {
+impl RegistryServer {
     /// `host` is the one in the addresses of modules, and serves them over HTTPS.
     pub(crate) fn new(
         web: Arc<WebState>,
@@ -379,10 +379,10 @@ fn served<'a>(
     }
 }
 
-pub(crate) use self::runs::{RunDoor, run_router};
+pub(crate) use self::runs::{RunModuleServer, run_router};
 
 /// Returns the routes, which sign in on their own.
-pub(crate) fn routes() -> Routes<Arc<RegistryDoor>> {
+pub(crate) fn routes() -> Routes<Arc<RegistryServer>> {
     let open = RouteAccess::Everybody;
     Routes::new()
         .with(

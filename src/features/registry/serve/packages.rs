@@ -28,7 +28,7 @@ use super::super::{BlobError, PackageReader, RegistryError};
 use super::answer::{self, EntityTag, Freshness, Part};
 use super::catalog::{CatalogState, KeptVersion};
 use super::refusal::ServeRefusal;
-use super::{RegistryDoor, memory, served};
+use super::{RegistryServer, memory, served};
 
 /// Maximum number of packages that are sent at a time. Each takes an open file, or memory.
 pub(super) const AT_ONCE: usize = 128;
@@ -58,7 +58,7 @@ const LOOK_TIME: Duration = Duration::from_secs(30);
 
 /// Answers a request for a package of a version that the reader may read.
 pub(super) async fn send(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     snapshot: CatalogState,
     places: Vec<Arc<Semaphore>>,
     (method, headers): (&Method, &HeaderMap),
@@ -80,7 +80,7 @@ pub(super) async fn send(
     if method == Method::HEAD {
         return Ok(with(Body::empty()));
     }
-    let ready = Box::pin(begin(door, snapshot, places, version, file, &range));
+    let ready = Box::pin(begin(server, snapshot, places, version, file, &range));
     let ready = timeout(BEGIN_TIME, ready)
         .await
         .map_err(|_| ServeRefusal::Busy)?;
@@ -102,10 +102,10 @@ pub(super) async fn send(
     let first = match pieces.try_next().await {
         Ok(Some(first)) => first,
         Ok(None) => return Err(damaged(key, file)),
-        Err(error) => return Err(unreadable(door, key, error).await),
+        Err(error) => return Err(unreadable(server, key, error).await),
     };
     let download = Download {
-        door: Arc::clone(door),
+        server: Arc::clone(server),
         key: key.clone(),
         pieces: stream::iter([Ok(first)]).chain(pieces).boxed(),
         looked_at,
@@ -118,7 +118,7 @@ pub(super) async fn send(
 
 /// Answers with a `go.mod` file that is not small. It takes a place, and memory until the client has read it.
 pub(super) async fn send_go_mod(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     places: Vec<Arc<Semaphore>>,
     (key, size): (&VersionKey, u64),
     tag: &EntityTag,
@@ -127,16 +127,16 @@ pub(super) async fn send_go_mod(
     let places = timeout(BEGIN_TIME, take_all(places)).await;
     let places = places.map_err(|_| ServeRefusal::Busy)?;
     let places = places.map_err(|_| ServeRefusal::Busy)?;
-    let memory = door.catalog.memory_for_go_mod(size);
+    let memory = server.catalog.memory_for_go_mod(size);
     let memory = memory.ok_or(ServeRefusal::Busy)?;
     let looked_at = Instant::now();
-    let Some(content) = door.registry.go_mod(key).await? else {
-        return Err(without_go_mod(door, key).await);
+    let Some(content) = server.registry.go_mod(key).await? else {
+        return Err(without_go_mod(server, key).await);
     };
     let content = memory::in_place(content, memory);
     let length = content.len() as u64;
     let download = Download {
-        door: Arc::clone(door),
+        server: Arc::clone(server),
         key: key.clone(),
         pieces: pieces_of(content),
         looked_at,
@@ -159,7 +159,7 @@ struct ReadyDownload {
 
 /// Waits for the package and for places.
 async fn begin(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     mut snapshot: CatalogState,
     places: Vec<Arc<Semaphore>>,
     version: &KeptVersion,
@@ -168,7 +168,7 @@ async fn begin(
 ) -> Result<ReadyDownload, ServeRefusal> {
     let mut looked_at = Instant::now();
     // A package that is on its way here takes no place.
-    let small = prepare(door, snapshot, version, file, range).await?;
+    let small = prepare(server, snapshot, version, file, range).await?;
     let places = if small.is_some() {
         Vec::new()
     } else {
@@ -177,11 +177,11 @@ async fn begin(
     // An open file is still there after a takedown, and so are bytes in memory.
     if looked_at.elapsed() >= LOOK_EVERY {
         looked_at = Instant::now();
-        snapshot = look(door, &version.version.key).await?;
+        snapshot = look(server, &version.version.key).await?;
     }
     let source = match small {
         Some(content) => Found::InMemory(content),
-        None => find(door, snapshot, version, file, range).await?,
+        None => find(server, snapshot, version, file, range).await?,
     };
     Ok(ReadyDownload {
         source,
@@ -194,20 +194,20 @@ async fn begin(
 ///
 /// A package that was opened is closed again, because the number of requests that wait for a place has no limit.
 async fn prepare(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     version: &KeptVersion,
     file: &PackageFile,
     range: &Range<u64>,
 ) -> Result<Option<Bytes>, ServeRefusal> {
     if file.size <= SMALL {
-        return match find(door, snapshot, version, file, range).await? {
+        return match find(server, snapshot, version, file, range).await? {
             Found::InMemory(content) => Ok(Some(content)),
             Found::InStore(_) => Ok(None),
         };
     }
-    if door.catalog.package(&version.version.key).is_none() {
-        open(door, version, file).await.map(drop)?;
+    if server.catalog.package(&version.version.key).is_none() {
+        open(server, version, file).await.map(drop)?;
     }
     Ok(None)
 }
@@ -220,47 +220,47 @@ enum Found {
 }
 
 async fn find(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     version: &KeptVersion,
     file: &PackageFile,
     range: &Range<u64>,
 ) -> Result<Found, ServeRefusal> {
-    let content = in_memory(door, snapshot, version, file).await?;
+    let content = in_memory(server, snapshot, version, file).await?;
     match content.and_then(|content| part_of(&content, range)) {
         Some(content) => Ok(Found::InMemory(content)),
-        None => open(door, version, file).await.map(Found::InStore),
+        None => open(server, version, file).await.map(Found::InStore),
     }
 }
 
 /// Returns the bytes of a package that is not large. The first request reads them. `None`: it is read while it is sent.
 async fn in_memory(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     version: &KeptVersion,
     file: &PackageFile,
 ) -> Result<Option<Bytes>, ServeRefusal> {
     let key = &version.version.key;
-    if let Some(content) = door.catalog.package(key) {
+    if let Some(content) = server.catalog.package(key) {
         return Ok(Some(content));
     }
-    let Some(place) = door.catalog.memory_for_package(file.size) else {
+    let Some(place) = server.catalog.memory_for_package(file.size) else {
         return Ok(None);
     };
-    let package = open(door, version, file).await?;
+    let package = open(server, version, file).await?;
     // Memory would keep damaged bytes after the package was mended.
     let bytes = match package.read_whole(&file.digest).await {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
             // Another copy comes from an object store.
-            let removed = door.registry.blobs().remove_copy(&file.digest).await;
+            let removed = server.registry.blobs().remove_copy(&file.digest).await;
             removed.map_err(RegistryError::from)?;
             return Err(damaged(key, file));
         }
-        Err(error) => return Err(unreadable(door, key, error).await),
+        Err(error) => return Err(unreadable(server, key, error).await),
     };
     let content = memory::in_place(bytes, place);
-    door.catalog.keep_package(snapshot, key, &content);
+    server.catalog.keep_package(snapshot, key, &content);
     Ok(Some(content))
 }
 
@@ -281,7 +281,7 @@ fn pieces_of(mut content: Bytes) -> BoxStream<'static, Result<Bytes, BlobError>>
 }
 
 async fn open(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     version: &KeptVersion,
     file: &PackageFile,
 ) -> Result<PackageReader, ServeRefusal> {
@@ -290,34 +290,37 @@ async fn open(
     if located.is_some_and(|located| located.base != BaseLocation::Here) {
         // Bytes with this digest may be here because of another version. Those of a version that is still at a peer were
         // not compared with its record.
-        arrive(door, key).await?;
+        arrive(server, key).await?;
     }
-    match door.registry.package_file(file).await? {
+    match server.registry.package_file(file).await? {
         Some(reader) if reader.size == file.size => return Ok(reader),
         Some(_) => return Err(damaged(key, file)),
         None => {}
     }
-    if arrive(door, key).await? {
-        let arrived = door.registry.package_file(file).await?;
+    if arrive(server, key).await? {
+        let arrived = server.registry.package_file(file).await?;
         let arrived = arrived.filter(|reader| reader.size == file.size);
         if let Some(reader) = arrived {
             return Ok(reader);
         }
     }
-    door.registry.blobs().report_missing(&file.digest);
+    server.registry.blobs().report_missing(&file.digest);
     Err(damaged(key, file))
 }
 
 /// Waits until the packages of a version are here, if another deployment has them. Returns false if they were here
 /// already.
-pub(super) async fn arrive(door: &RegistryDoor, key: &VersionKey) -> Result<bool, ServeRefusal> {
-    let version = door.registry.version(key).await?;
+pub(super) async fn arrive(
+    server: &RegistryServer,
+    key: &VersionKey,
+) -> Result<bool, ServeRefusal> {
+    let version = server.registry.version(key).await?;
     served(key, version.as_ref())?;
     let located = version.as_ref().and_then(|version| version.known.content());
     if located.is_none_or(|located| located.base == BaseLocation::Here) {
         return Ok(false);
     }
-    if door.peers.arrive(key).await? {
+    if server.peers.arrive(key).await? {
         Ok(true)
     } else {
         Err(ServeRefusal::elsewhere(key))
@@ -325,24 +328,24 @@ pub(super) async fn arrive(door: &RegistryDoor, key: &VersionKey) -> Result<bool
 }
 
 /// Explains why a package cannot be read.
-async fn unreadable(door: &RegistryDoor, key: &VersionKey, error: BlobError) -> ServeRefusal {
-    match still_served(door, key).await {
+async fn unreadable(server: &RegistryServer, key: &VersionKey, error: BlobError) -> ServeRefusal {
+    match still_served(server, key).await {
         Err(refusal) => refusal,
         Ok(()) => ServeRefusal::Failed(error.into()),
     }
 }
 
 /// Explains why a version has no `go.mod` file any more. An answer that nothing is here would send `go` elsewhere.
-pub(super) async fn without_go_mod(door: &RegistryDoor, key: &VersionKey) -> ServeRefusal {
-    match still_served(door, key).await {
+pub(super) async fn without_go_mod(server: &RegistryServer, key: &VersionKey) -> ServeRefusal {
+    match still_served(server, key).await {
         Err(refusal) => refusal,
         Ok(()) => ServeRefusal::unknown_version(key),
     }
 }
 
 /// Checks that a version was not taken down since the state was read.
-async fn still_served(door: &RegistryDoor, key: &VersionKey) -> Result<(), ServeRefusal> {
-    let version = door.registry.version(key).await?;
+async fn still_served(server: &RegistryServer, key: &VersionKey) -> Result<(), ServeRefusal> {
+    let version = server.registry.version(key).await?;
     served(key, version.as_ref()).map(drop)
 }
 
@@ -355,7 +358,7 @@ fn damaged(key: &VersionKey, file: &PackageFile) -> ServeRefusal {
 
 /// A package or a `go.mod` file on its way to a client.
 struct Download {
-    door: Arc<RegistryDoor>,
+    server: Arc<RegistryServer>,
     key: VersionKey,
     pieces: BoxStream<'static, Result<Bytes, BlobError>>,
     looked_at: Instant,
@@ -389,7 +392,7 @@ impl Download {
         if self.looked_at.elapsed() >= LOOK_EVERY {
             let looked_at = Instant::now();
             // Others wait for the same look, so a database that does not answer ends it as it ends a request.
-            let look = timeout(LOOK_TIME, look(&self.door, &self.key)).await;
+            let look = timeout(LOOK_TIME, look(&self.server, &self.key)).await;
             if !matches!(look, Ok(Ok(_))) {
                 warn!(version = %self.key, "A download was ended, because the version was taken down or cannot be checked");
                 return Err(DownloadStop::TakenDown);
@@ -407,9 +410,9 @@ impl Download {
 }
 
 /// Returns the state of this moment, after a check that a version is still served.
-async fn look(door: &RegistryDoor, key: &VersionKey) -> Result<CatalogState, ServeRefusal> {
-    let snapshot = door.catalog.snapshot().await?;
-    let version = door.catalog.version(snapshot, key).await?;
+async fn look(server: &RegistryServer, key: &VersionKey) -> Result<CatalogState, ServeRefusal> {
+    let snapshot = server.catalog.snapshot().await?;
+    let version = server.catalog.version(snapshot, key).await?;
     let version = version.as_ref().map(|version| &version.version);
     served(key, version).map(|_| snapshot)
 }

@@ -16,12 +16,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::access::Reader;
 use super::catalog::CatalogState;
 use super::refusal::ServeRefusal;
-use super::{RegistryDoor, go, links, terraform};
+use super::{RegistryServer, go, links, terraform};
 use crate::workflow::RunRegistry;
 
 /// Everything that serves modules to runs.
-pub(crate) struct RunDoor {
-    door: Arc<RegistryDoor>,
+pub(crate) struct RunModuleServer {
+    server: Arc<RegistryServer>,
     runs: RunRegistry,
 }
 
@@ -38,9 +38,9 @@ type RunModulePath = (String, String, String, String);
 type RunVersionPath = (String, String, String, String, String);
 type RunFilePath = (String, String, String, String, String, String);
 
-impl RunDoor {
-    pub(crate) fn new(door: Arc<RegistryDoor>, runs: RunRegistry) -> Self {
-        Self { door, runs }
+impl RunModuleServer {
+    pub(crate) fn new(server: Arc<RegistryServer>, runs: RunRegistry) -> Self {
+        Self { server, runs }
     }
 
     /// Lets in a request of the run with this token.
@@ -49,7 +49,7 @@ impl RunDoor {
         let place = places.requests.try_acquire_owned();
         let place = place.map_err(|_| ServeRefusal::Busy)?;
         Ok(RunRequest {
-            snapshot: self.door.catalog.snapshot().await?,
+            snapshot: self.server.catalog.snapshot().await?,
             reader: Reader::Run {
                 run,
                 downloads: places.downloads,
@@ -60,41 +60,41 @@ impl RunDoor {
 }
 
 /// Returns the routes for runs.
-pub(crate) fn run_router(door: RunDoor) -> Router {
+pub(crate) fn run_router(server: RunModuleServer) -> Router {
     const MODULE: &str = "/run/{token}/v1/modules/{namespace}/{name}/{system}";
     Router::new()
         .route(&format!("{MODULE}/versions"), get(versions))
         .route(&format!("{MODULE}/{{version}}/download"), get(download))
         .route(&format!("{MODULE}/{{version}}/{{file}}"), get(package))
         .route("/run/{token}/go/{*path}", get(go))
-        .with_state(Arc::new(door))
+        .with_state(Arc::new(server))
 }
 
 /// `GET /run/{token}/v1/modules/{namespace}/{name}/{system}/versions`
 async fn versions(
-    State(run): State<Arc<RunDoor>>,
+    State(run): State<Arc<RunModuleServer>>,
     Path((token, namespace, name, system)): Path<RunModulePath>,
     headers: HeaderMap,
 ) -> Result<Response, ServeRefusal> {
     let asked = run.enter(&token).await?;
     let path = (namespace, name, system);
-    terraform::list(&run.door, asked.snapshot, &asked.reader, &headers, &path).await
+    terraform::list(&run.server, asked.snapshot, &asked.reader, &headers, &path).await
 }
 
 /// `GET /run/{token}/v1/modules/{namespace}/{name}/{system}/{version}/download`
 async fn download(
-    State(run): State<Arc<RunDoor>>,
+    State(run): State<Arc<RunModuleServer>>,
     Path((token, namespace, name, system, version)): Path<RunVersionPath>,
 ) -> Result<Response, ServeRefusal> {
     let asked = run.enter(&token).await?;
     let path = (namespace, name, system, version);
-    let (_, file) = terraform::file_of(&run.door, asked.snapshot, &asked.reader, &path).await?;
+    let (_, file) = terraform::file_of(&run.server, asked.snapshot, &asked.reader, &path).await?;
     Ok(terraform::leads_to(&links::place_of(&file)))
 }
 
 /// `GET /run/{token}/v1/modules/{namespace}/{name}/{system}/{version}/{file}`
 async fn package(
-    State(run): State<Arc<RunDoor>>,
+    State(run): State<Arc<RunModuleServer>>,
     Path((token, namespace, name, system, number, file)): Path<RunFilePath>,
     method: Method,
     headers: HeaderMap,
@@ -105,7 +105,7 @@ async fn package(
     let file: PackageFileName = file.parse().map_err(|_| ServeRefusal::BadLink)?;
     let request = (&method, &headers);
     terraform::send(
-        &run.door,
+        &run.server,
         asked.snapshot,
         &asked.reader,
         request,
@@ -116,7 +116,7 @@ async fn package(
 
 /// `GET /run/{token}/go/{*path}`
 async fn go(
-    State(run): State<Arc<RunDoor>>,
+    State(run): State<Arc<RunModuleServer>>,
     Path((token, _)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, ServeRefusal> {
@@ -124,5 +124,5 @@ async fn go(
     let asked = run.enter(&token).await?;
     // The path of the protocol as it was sent: its own escapes are not those of addresses.
     let path = parts.uri.path().splitn(5, '/').nth(4).unwrap_or_default();
-    go::answer_path(&run.door, asked.snapshot, &asked.reader, &parts, path).await
+    go::answer_path(&run.server, asked.snapshot, &asked.reader, &parts, path).await
 }

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::RegistryDoor;
+use super::RegistryServer;
 use super::access::Reader;
 use super::answer::{self, Freshness, TaggedContent};
 use super::catalog::CatalogState;
@@ -19,7 +19,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers a request to the checksum database with this name.
 pub(super) async fn answer(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     reader: &Reader,
     headers: &HeaderMap,
@@ -27,7 +27,7 @@ pub(super) async fn answer(
     request: SumdbRequest,
 ) -> Result<Response, ServeRefusal> {
     reader.check_any()?;
-    if name != door.registry.name().as_str() {
+    if name != server.registry.name().as_str() {
         // `go` then asks that database itself.
         return Err(ServeRefusal::not_found(
             "this registry has only its own checksum database",
@@ -36,16 +36,16 @@ pub(super) async fn answer(
     let content: TaggedContent = match request {
         SumdbRequest::Supported => Bytes::new().into(),
         SumdbRequest::Latest => {
-            let head = door.registry.head().await?;
+            let head = server.registry.head().await?;
             Bytes::copy_from_slice(head.as_bytes()).into()
         }
         SumdbRequest::Lookup(key) => {
-            door.version(snapshot, reader, &key).await?;
-            let found = door.catalog.lookup(snapshot, &key).await?;
+            server.version(snapshot, reader, &key).await?;
+            let found = server.catalog.lookup(snapshot, &key).await?;
             found.ok_or_else(|| ServeRefusal::unknown_version(&key))?
         }
         SumdbRequest::Tile(tile) => {
-            let found = door.catalog.tile(snapshot, &tile).await?;
+            let found = server.catalog.tile(snapshot, &tile).await?;
             let found =
                 found.ok_or_else(|| ServeRefusal::not_found("the log has no such tile yet"))?;
             let kind = "application/octet-stream";

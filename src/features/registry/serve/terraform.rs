@@ -22,7 +22,7 @@ use super::answer::{self, Freshness};
 use super::catalog::CatalogState;
 use super::links::LinkQuery;
 use super::refusal::ServeRefusal;
-use super::{RegistryDoor, packages, served};
+use super::{RegistryServer, packages, served};
 
 const JSON: &str = "application/json";
 
@@ -38,14 +38,14 @@ pub(super) fn discovery(public_url: &Url) -> Bytes {
 
 /// `GET /.well-known/terraform.json`
 pub(super) async fn discover(
-    State(door): State<Arc<RegistryDoor>>,
+    State(server): State<Arc<RegistryServer>>,
     headers: HeaderMap,
 ) -> Response {
     answer::content(
         &headers,
         JSON,
         Freshness::Revalidated,
-        door.discovery.clone(),
+        server.discovery.clone(),
     )
 }
 
@@ -85,14 +85,14 @@ pub(super) fn version(name: RegistryName, version: &str) -> Result<VersionKey, S
 
 /// `GET /registry/v1/modules/{namespace}/{name}/{system}/versions`
 pub(super) async fn versions(
-    State(door): State<Arc<RegistryDoor>>,
+    State(server): State<Arc<RegistryServer>>,
     Path((namespace, name, system)): Path<ModulePath>,
     headers: HeaderMap,
 ) -> Result<Response, ServeRefusal> {
-    let snapshot = door.catalog.snapshot().await?;
-    let reader = door.reader(snapshot, &headers).await?;
+    let snapshot = server.catalog.snapshot().await?;
+    let reader = server.reader(snapshot, &headers).await?;
     list(
-        &door,
+        &server,
         snapshot,
         &reader,
         &headers,
@@ -103,18 +103,18 @@ pub(super) async fn versions(
 
 /// Answers with the versions of a module that a reader may choose from.
 pub(super) async fn list(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     reader: &Reader,
     headers: &HeaderMap,
     (namespace, name, system): &ModulePath,
 ) -> Result<Response, ServeRefusal> {
     let name = module(namespace, name, system)?;
-    door.check(snapshot, reader, &name, None).await?;
-    let known = door.name_or_ask(snapshot, reader, &name).await?;
+    server.check(snapshot, reader, &name, None).await?;
+    let known = server.name_or_ask(snapshot, reader, &name).await?;
     if known.versions.is_empty() {
         let unknown = ServeRefusal::unknown(&name);
-        return Err(door.missing(snapshot, reader, &name, unknown).await);
+        return Err(server.missing(snapshot, reader, &name, unknown).await);
     }
     let list = known.list.get_or_init(|| {
         let served = known.versions.iter().filter(|version| version.is_served);
@@ -139,16 +139,16 @@ pub(super) async fn list(
 
 /// `GET /registry/v1/modules/{namespace}/{name}/{system}/{version}/download`
 pub(super) async fn download(
-    State(door): State<Arc<RegistryDoor>>,
+    State(server): State<Arc<RegistryServer>>,
     Path((namespace, name, system, number)): Path<VersionPath>,
     headers: HeaderMap,
 ) -> Result<Response, ServeRefusal> {
-    let snapshot = door.catalog.snapshot().await?;
-    let reader = door.reader(snapshot, &headers).await?;
+    let snapshot = server.catalog.snapshot().await?;
+    let reader = server.reader(snapshot, &headers).await?;
     let path = (namespace, name, system, number);
-    let (key, file) = file_of(&door, snapshot, &reader, &path).await?;
-    let now = door.web.clock.now();
-    Ok(leads_to(&door.links.link(
+    let (key, file) = file_of(&server, snapshot, &reader, &path).await?;
+    let now = server.web.clock.now();
+    Ok(leads_to(&server.links.link(
         &key,
         &file,
         reader.token_id(),
@@ -158,13 +158,13 @@ pub(super) async fn download(
 
 /// Returns a version and the name of its package.
 pub(super) async fn file_of(
-    door: &RegistryDoor,
+    server: &RegistryServer,
     snapshot: CatalogState,
     reader: &Reader,
     (namespace, name, system, number): &VersionPath,
 ) -> Result<(VersionKey, PackageFileName), ServeRefusal> {
     let key = version(module(namespace, name, system)?, number)?;
-    let version = door.version_or_fill(snapshot, reader, &key).await?;
+    let version = server.version_or_fill(snapshot, reader, &key).await?;
     let content = served(&key, Some(&version.version))?;
     let name = archive(&key, content)?.name.clone();
     Ok((key, name))
@@ -178,7 +178,7 @@ pub(super) fn leads_to(link: &str) -> Response {
 
 /// `GET /registry/v1/modules/{namespace}/{name}/{system}/{version}/{file}`
 pub(super) async fn package(
-    State(door): State<Arc<RegistryDoor>>,
+    State(server): State<Arc<RegistryServer>>,
     Path((namespace, name, system, number, file)): Path<FilePath>,
     query: Result<Query<LinkQuery>, QueryRejection>,
     method: Method,
@@ -187,42 +187,49 @@ pub(super) async fn package(
     let key = version(module(&namespace, &name, &system)?, &number)?;
     let file: PackageFileName = file.parse().map_err(|_| ServeRefusal::BadLink)?;
     let Query(query) = query.map_err(|_| ServeRefusal::BadLink)?;
-    let now = door.web.clock.now();
-    let token = door.links.reader(&key, &file, &query, now);
+    let now = server.web.clock.now();
+    let token = server.links.reader(&key, &file, &query, now);
     let token = token.map_err(|_| ServeRefusal::BadLink)?;
-    let snapshot = door.catalog.snapshot().await?;
+    let snapshot = server.catalog.snapshot().await?;
     let reader = match token {
-        None if door.is_open => Reader::Anonymous,
+        None if server.is_open => Reader::Anonymous,
         None => return Err(ServeRefusal::BadLink),
         Some(id) => {
-            let token = door.catalog.token_by_id(snapshot, id).await?;
+            let token = server.catalog.token_by_id(snapshot, id).await?;
             let token = token.filter(|token| token.is_valid(now));
             Reader::Token {
                 token: token.ok_or(ServeRefusal::BadLink)?,
-                is_open: door.is_open,
+                is_open: server.is_open,
             }
         }
     };
-    send(&door, snapshot, &reader, (&method, &headers), (&key, &file)).await
+    send(
+        &server,
+        snapshot,
+        &reader,
+        (&method, &headers),
+        (&key, &file),
+    )
+    .await
 }
 
 /// Sends the package of a version, if it has this name.
 pub(super) async fn send(
-    door: &Arc<RegistryDoor>,
+    server: &Arc<RegistryServer>,
     snapshot: CatalogState,
     reader: &Reader,
     request: (&Method, &HeaderMap),
     (key, file): (&VersionKey, &PackageFileName),
 ) -> Result<Response, ServeRefusal> {
-    let version = door.version(snapshot, reader, key).await?;
+    let version = server.version(snapshot, reader, key).await?;
     let content = served(key, Some(&version.version))?;
     let package = archive(key, content)?;
     if package.name != *file {
         return Err(ServeRefusal::BadLink);
     }
-    let places = door.places(reader);
+    let places = server.places(reader);
     packages::send(
-        door,
+        server,
         snapshot,
         places,
         request,

@@ -269,8 +269,8 @@ impl Look<'_> {
     async fn wake_mirror(&self, repo: &RepoId) -> anyhow::Result<()> {
         let (store, syncer) = (&self.ctx.store, &self.ctx.server.syncer);
         syncer.used(repo).await;
-        let (home, now) = (syncer.home(), self.ctx.clock.now());
-        let row = store.mirror_get(home, repo).await?;
+        let (data_dir_id, now) = (syncer.data_dir_id(), self.ctx.clock.now());
+        let row = store.mirror_get(data_dir_id, repo).await?;
         // A mirror that cannot have the branch, because git refuses it, is not synced all the time.
         let is_old = |row: &MirrorRow| {
             let last = row.state.succeeded_at;
@@ -278,9 +278,9 @@ impl Look<'_> {
         };
         if row.as_ref().is_some_and(is_old) {
             let _change = store
-                .mirror_change(home, repo, &MirrorEvent::Updated { at: now })
+                .mirror_change(data_dir_id, repo, &MirrorEvent::Updated { at: now })
                 .await?;
-            self.ctx.mirror_nudge.nudge();
+            self.ctx.mirror_wake_up.send();
         }
         store.registry_tag_repo_due(repo, now + MIRROR_WAIT).await?;
         Ok(())
@@ -451,7 +451,7 @@ impl Look<'_> {
             store
                 .registry_tag_version_record(place, &version, status.as_ref())
                 .await?;
-            self.ctx.nudge.nudge();
+            self.ctx.wake_up.send();
         }
         let state = if is_refused {
             TagState::Refused
@@ -478,7 +478,7 @@ impl Look<'_> {
         } = self.parts;
         let (store, name) = (self.ctx.store.clone(), config.name.clone());
         let opened = Registry::reopen(store, keys.clone(), name, packages).await?;
-        let opened = opened.waking(self.ctx.registry_nudge.clone());
+        let opened = opened.waking(self.ctx.registry_wake_up.clone());
         Ok(self.registry.insert(opened).clone())
     }
 
@@ -592,7 +592,7 @@ impl Look<'_> {
             .registry_tag_settle(place, &settled, status.as_ref())
             .await?;
         if status.is_some() {
-            self.ctx.nudge.nudge();
+            self.ctx.wake_up.send();
         }
         Ok(())
     }

@@ -84,8 +84,8 @@ async fn due(ctx: &ServerCtx) -> anyhow::Result<Vec<(RepoId, Option<TaggedRepo>)
         .map(|known| (known.repo.clone(), known))
         .collect();
     // News of the mirror come before the time of the next look.
-    let home = ctx.server.syncer.home();
-    let synced = ctx.store.registry_tag_repos_synced(home).await?;
+    let data_dir_id = ctx.server.syncer.data_dir_id();
+    let synced = ctx.store.registry_tag_repos_synced(data_dir_id).await?;
     let synced: BTreeSet<RepoId> = synced.into_iter().collect();
     let mut due: Vec<(RepoId, Option<TaggedRepo>)> = places
         .into_iter()

@@ -277,11 +277,11 @@ impl Store {
     }
 
     /// Lists the repositories whose mirrors in a data directory were synced since the last look at their tags.
-    pub async fn registry_tag_repos_synced(&self, home: &DataDirId) -> Result<Vec<RepoId>> {
+    pub async fn registry_tag_repos_synced(&self, data_dir_id: &DataDirId) -> Result<Vec<RepoId>> {
         on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(
             "SELECT t.repo FROM registry_tag_repos t JOIN repository_syncs s ON s.replica = $1 AND s.repo = t.repo \
              WHERE t.failures = 0 AND s.succeeded_at > t.looked_at ORDER BY t.repo")
-            .bind(home).fetch_all(db))
+            .bind(data_dir_id).fetch_all(db))
     }
 
     /// Records a look at the tags of a repository that failed.

@@ -23,7 +23,7 @@ use crate::queue::{Job, JobError, RunningJob};
 use crate::store::{JobState, ResultPart, ResultTimes, Store};
 
 /// Maximum lag of the forge's clock behind ours.
-const SKEW: TimeDelta = TimeDelta::minutes(10);
+const MAX_CLOCK_OFFSET: TimeDelta = TimeDelta::minutes(10);
 
 /// A comment to post.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct PostComment {
     pub body: String,
     /// Part of the hidden last line of the body. No other comment has it there.
     pub marker: String,
-    /// Earliest time of the comment by our clock. The forge's clock may differ by [`SKEW`].
+    /// Earliest time of the comment by our clock. The forge's clock may differ by [`MAX_CLOCK_OFFSET`].
     pub since: DateTime<Utc>,
     /// Part of the result of a command that the comment shows.
     pub shows: Option<ResultPart>,
@@ -54,7 +54,7 @@ impl PostComment {
 
     /// Posts the comment unless an earlier attempt succeeded. Such an attempt may also be still under way.
     async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
-        let (pull, since) = (self.pull.clone(), self.since - SKEW);
+        let (pull, since) = (self.pull.clone(), self.since - MAX_CLOCK_OFFSET);
         let duplicates = RemoveDuplicates {
             pull,
             marker: self.marker.clone(),
@@ -104,7 +104,7 @@ pub(crate) async fn posted_at(
         return Ok(None);
     };
     let lane = lane(pull);
-    let jobs = store.job_list_of_lane(&lane, PostComment::KIND, ended - SKEW);
+    let jobs = store.job_list_of_lane(&lane, PostComment::KIND, ended - MAX_CLOCK_OFFSET);
     let mut posted = BTreeMap::new();
     for job in jobs
         .await?

@@ -65,7 +65,7 @@ fn listed(repo: &RepoId, entry: PullAnswer) -> Option<ListedPull> {
     match entry.into_pull(&at) {
         Ok(pull) => Some(ListedPull {
             number,
-            at: pull.standing(),
+            at: pull.pull_head(),
             updated_at,
             archived: pull.archived,
         }),

@@ -30,7 +30,7 @@ const SETTLE_WAITS: [Duration; 4] = [
 pub(super) async fn mergeability(
     github: &GitHub,
     at: &PullRef,
-    aside: &IgnoredStatuses<'_>,
+    ignored: &IgnoredStatuses<'_>,
 ) -> Result<Mergeability, RequestFailure> {
     let answer = settled(github, at).await?;
     Ok(match answer.merge_state() {
@@ -40,7 +40,7 @@ pub(super) async fn mergeability(
         MergeState::Conflicts => Mergeability::No(vec![MergeObstacle::Conflicts]),
         MergeState::Behind => Mergeability::No(vec![MergeObstacle::Behind]),
         MergeState::Other(word) => Mergeability::No(vec![MergeObstacle::Other(word)]),
-        MergeState::Blocked => blocked(github, at, answer, aside).await?,
+        MergeState::Blocked => blocked(github, at, answer, ignored).await?,
     })
 }
 
@@ -60,7 +60,7 @@ async fn blocked(
     github: &GitHub,
     at: &PullRef,
     answer: PullAnswer,
-    aside: &IgnoredStatuses<'_>,
+    ignored: &IgnoredStatuses<'_>,
 ) -> Result<Mergeability, RequestFailure> {
     let author = answer.author().map(str::to_owned);
     let pull = answer.into_pull(at);
@@ -72,7 +72,7 @@ async fn blocked(
     let (ours, others): (Vec<_>, Vec<_>) = rules
         .checks
         .iter()
-        .partition(|check| aside.covers(&check.context));
+        .partition(|check| ignored.covers(&check.context));
     let states = checks::of(github, &pull, &rules.checks).await;
     let waits: BTreeSet<String> = match &states {
         Ok(states) => {

@@ -13,6 +13,7 @@ mod auth;
 mod call;
 mod checks;
 mod classify;
+mod credentials;
 mod endpoints;
 mod installations;
 mod listing;
@@ -23,7 +24,6 @@ mod permissions;
 mod reviews;
 mod rules;
 mod teams;
-mod ways;
 mod wire;
 
 use std::path::PathBuf;
@@ -40,8 +40,8 @@ use tokio::sync::OnceCell;
 use self::answers::{CommentAnswer, PullAnswer, RepoAnswer};
 use self::auth::ClientCredentials;
 use self::call::{Call, RequestFailure};
+use self::credentials::CredentialResolver;
 use self::pages::Pages;
-use self::ways::CredentialResolver;
 use self::wire::Wire;
 use super::super::{
     AnnotateAnswer, Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource,
@@ -304,9 +304,9 @@ impl Forge for GitHub {
     async fn mergeability(
         &self,
         at: &PullRef,
-        aside: &IgnoredStatuses<'_>,
+        ignored: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError> {
-        Ok(merging::mergeability(self, at, aside).await?)
+        Ok(merging::mergeability(self, at, ignored).await?)
     }
 
     async fn merge_methods(&self, repo: &RepoId) -> Result<Vec<MergeMethod>, ForgeError> {

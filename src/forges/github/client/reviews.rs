@@ -65,7 +65,7 @@ struct NewestReview {
     submitted_at: Option<DateTime<Utc>>,
 }
 
-/// Latest judgement of a reviewer about the pull.
+/// Latest verdict of a reviewer about the pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReviewVerdict {
     Approves,
@@ -74,7 +74,7 @@ enum ReviewVerdict {
 }
 
 impl ReviewVerdict {
-    /// Parses the state of a review. A comment does not change an earlier judgement. An unknown state approves
+    /// Parses the state of a review. A comment does not change an earlier verdict. An unknown state approves
     /// nothing (P6).
     fn of(state: &str) -> Option<Self> {
         match state {

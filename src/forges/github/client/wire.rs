@@ -292,7 +292,7 @@ impl Wire {
                 ))
                 .await
             }
-            None => self.judge(call, raw),
+            None => self.check_status(call, raw),
         }
     }
 
@@ -329,7 +329,11 @@ impl Wire {
         })
     }
 
-    fn judge(&self, call: &Call, raw: RawResponse) -> Result<SuccessResponse, RequestFailure> {
+    fn check_status(
+        &self,
+        call: &Call,
+        raw: RawResponse,
+    ) -> Result<SuccessResponse, RequestFailure> {
         let unchanged = raw.status == StatusCode::NOT_MODIFIED && call.etag.is_some();
         if unchanged {
             return Ok(SuccessResponse {

@@ -7,7 +7,7 @@
 use std::io::{ErrorKind, Read as _, Result};
 use std::path::{Component, Path};
 
-use crate::workflow::beneath;
+use crate::workflow::inside;
 
 /// Maximum size of the file that leads from a checkout to its mirror, in bytes.
 const MAX_LINK: u64 = 16 * 1024;
@@ -51,7 +51,7 @@ pub(super) fn why(project: &Path, root: &Path, mirror: &Path) -> Result<Option<S
 
 /// Returns true if the checkout is a worktree of its mirror, as the server has made it.
 fn leads_to(root: &Path, mirror: &Path) -> Result<bool> {
-    let Ok(file) = beneath::open(root, Path::new(".git")) else {
+    let Ok(file) = inside::open(root, Path::new(".git")) else {
         return Ok(false);
     };
     let mut text = String::new();
@@ -82,27 +82,27 @@ mod tests {
         let project = root.join("a/b");
         fs::create_dir_all(&project).unwrap();
         fs::create_dir_all(mirror.join("worktrees/1")).unwrap();
-        let judged = || why(&project, &root, &mirror).unwrap();
-        assert_eq!(judged(), None, "a checkout without git");
+        let reason = || why(&project, &root, &mirror).unwrap();
+        assert_eq!(reason(), None, "a checkout without git");
         let own = format!(
             "gitdir: {}\n",
             mirror.canonicalize().unwrap().join("worktrees/1").display()
         );
         fs::write(root.join(".git"), &own).unwrap();
-        assert_eq!(judged(), None);
+        assert_eq!(reason(), None);
         for place in [
             "HEAD", "a/HEAD", "a/b/HEAD", "a/.git", "a/b/.git", ".hg", "a/.hg",
         ] {
             fs::write(root.join(place), "ref: refs/heads/main\n").unwrap();
-            assert!(judged().is_some(), "{place}");
+            assert!(reason().is_some(), "{place}");
             fs::remove_file(root.join(place)).unwrap();
             symlink("/nowhere", root.join(place)).unwrap();
-            assert!(judged().is_some(), "{place}: a link");
+            assert!(reason().is_some(), "{place}: a link");
             fs::remove_file(root.join(place)).unwrap();
         }
         fs::write(root.join("a/b/HEAD"), "").unwrap();
         assert_eq!(
-            judged().unwrap(),
+            reason().unwrap(),
             "`a/b` has `.git`, `.hg` or `HEAD`, so it may be a repository that configures programs"
         );
         fs::remove_file(root.join("a/b/HEAD")).unwrap();
@@ -112,11 +112,11 @@ mod tests {
             own.replace("gitdir: ", ""),
         ] {
             fs::write(root.join(".git"), &other).unwrap();
-            assert!(judged().is_some(), "{other}");
+            assert!(reason().is_some(), "{other}");
         }
         fs::remove_file(root.join(".git")).unwrap();
         fs::create_dir(root.join(".git")).unwrap();
-        assert!(judged().is_some(), "a directory");
+        assert!(reason().is_some(), "a directory");
     }
 
     #[test]

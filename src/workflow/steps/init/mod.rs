@@ -9,8 +9,8 @@
 //!   first one fetches everything, with `-backend=false` and without the backend of an earlier `init`, which it would load. The
 //!   second one prepares the backend, with nothing that a plan may not have.
 //! - Projects of a pull request share a checkout and run at the same time. No program of another project runs there from before
-//!   the configuration is judged until an `init` with credentials has ended ([`TrustedInit`]). For the cache alone nobody waits:
-//!   if such a program ran meanwhile, fetched packages stay with the project ([`ProgramObserver`]).
+//!   the configuration is checked until an `init` with credentials has ended ([`TrustedInit`]). For the cache alone
+//!   nobody waits: if such a program ran meanwhile, fetched packages stay with the project ([`ProgramObserver`]).
 
 mod arguments;
 mod backends;
@@ -66,18 +66,19 @@ impl Steps<'_> {
             .into_iter()
             .chain(merged(own, extra))
             .collect();
-        let judge = || self.init_runs_programs(Some(self.tool.distribution), &args);
-        let mut why_alone = judge().await.map_err(disk)?;
+        let check = || self.init_runs_programs(Some(self.tool.distribution), &args);
+        let mut why_alone = check().await.map_err(disk)?;
         let mut access = None;
         if let Some(modules) = self.modules.filter(|_| why_alone.is_none())
             && self.may_fetch_modules(&args).await.map_err(disk)?
         {
-            // Programs of other projects may change the configuration during the wait, so it is judged again after that.
+            // Programs of other projects may change the configuration during the wait, so it is checked again after
+            // that.
             drop(programs);
             let trusted = self.exec.trusted_init().await;
             let trusted = trusted.map_err(|why| failed(name.clone(), why))?;
             programs = ProgramObserver::begin(self.exec.hold);
-            why_alone = judge().await.map_err(disk)?;
+            why_alone = check().await.map_err(disk)?;
             access = why_alone.is_none().then_some((modules, trusted));
         }
         // The notice explains why `init` takes longer, or cannot read private modules.

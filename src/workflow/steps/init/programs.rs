@@ -176,7 +176,7 @@ mod tests {
 
     const COMMAND: &str = "terraform {\n  encryption {\n    key_provider \"external\" \"x\" {\n      command = [\"./key\"]\n    }\n  }\n}\n";
 
-    fn judged(name: &str, content: &str, tool: Option<Distribution>) -> bool {
+    fn runs_programs(name: &str, content: &str, tool: Option<Distribution>) -> bool {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(name), content).unwrap();
         why(dir.path(), dir.path(), tool).unwrap().is_some()
@@ -204,10 +204,10 @@ mod tests {
             ),
         ] {
             for tool in [None, Some(Distribution::OpenTofu)] {
-                assert!(judged(name, content, tool), "{name}: {content}");
+                assert!(runs_programs(name, content, tool), "{name}: {content}");
             }
         }
-        assert!(judged(
+        assert!(runs_programs(
             "main.tf",
             "terraform {\n state_store \"x\" {}\n}",
             Some(Distribution::Terraform)
@@ -223,18 +223,18 @@ mod tests {
             "variable \"encryption\" {}\n",
             "encryption_configuration {}\n",
         ] {
-            assert!(!judged("main.tf", content, None), "{content}");
+            assert!(!runs_programs("main.tf", content, None), "{content}");
         }
         assert!(
-            !judged("main.tf", COMMAND, Some(Distribution::Terraform)),
+            !runs_programs("main.tf", COMMAND, Some(Distribution::Terraform)),
             "Terraform does not know such a block"
         );
-        assert!(!judged("notes.md", COMMAND, None));
+        assert!(!runs_programs("notes.md", COMMAND, None));
     }
 
     #[test]
     fn a_backend_is_found_in_every_file() {
-        let judged = |name: &str, content: &str| {
+        let has_backend = |name: &str, content: &str| {
             let dir = tempfile::tempdir().unwrap();
             fs::write(
                 dir.path().join("main.tf"),
@@ -250,9 +250,9 @@ mod tests {
             ("a.tofu", "terraform { cloud{} }"),
             ("a.tf.json", r#"{"terraform": {"backend": {"s3": {}}}}"#),
         ] {
-            assert!(judged(name, content), "{name}: {content}");
+            assert!(has_backend(name, content), "{name}: {content}");
         }
-        assert!(!judged("notes.md", "backend"));
+        assert!(!has_backend("notes.md", "backend"));
     }
 
     #[test]
@@ -272,7 +272,11 @@ mod tests {
             why(dir.path(), dir.path(), None).unwrap().is_some(),
             "a pipe is not waited for"
         );
-        assert!(judged("main.tf", &"#".repeat(4 * 1024 * 1024 + 1), None));
+        assert!(runs_programs(
+            "main.tf",
+            &"#".repeat(4 * 1024 * 1024 + 1),
+            None
+        ));
     }
 
     #[test]

@@ -106,8 +106,8 @@ mod tests {
 
     use super::*;
 
-    /// Writes files below a checkout, and judges the project in `app`.
-    fn judged(files: &[(&str, &str)]) -> bool {
+    /// Writes files below a checkout, and checks the project in `app`.
+    fn needs_other_places(files: &[(&str, &str)]) -> bool {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("app")).unwrap();
         for (path, text) in files {
@@ -127,9 +127,9 @@ mod tests {
         let (net, vpc) = (calls("\"../lib/net\""), calls("\"../vpc\""));
         let providers =
             "terraform {\n  required_providers {\n    x = { source = \"acme/x\" }\n  }\n}\n";
-        assert!(!judged(&[]));
-        assert!(!judged(&[("app/main.tf", providers)]));
-        assert!(!judged(&[
+        assert!(!needs_other_places(&[]));
+        assert!(!needs_other_places(&[("app/main.tf", providers)]));
+        assert!(!needs_other_places(&[
             ("app/main.tf", &net),
             ("app/notes.json", "{\"module\": \"x\"}"),
             ("lib/net/main.tf", &vpc),
@@ -168,12 +168,12 @@ mod tests {
             "var.source",
         ] {
             let code = calls(source);
-            assert!(judged(&[("app/main.tf", &code)]), "{source}");
+            assert!(needs_other_places(&[("app/main.tf", &code)]), "{source}");
             let nested = [
                 ("app/main.tf", net.as_str()),
                 ("lib/net/x.tofu", code.as_str()),
             ];
-            assert!(judged(&nested), "{source}");
+            assert!(needs_other_places(&nested), "{source}");
         }
         let none = ("app/main.tf", "");
         for file in [
@@ -185,7 +185,7 @@ mod tests {
             ("app/x.tftest.hcl", ""),
             ("app/tests/x.tftest.hcl", ""),
         ] {
-            assert!(judged(&[none, file]), "{}", file.0);
+            assert!(needs_other_places(&[none, file]), "{}", file.0);
         }
     }
 }

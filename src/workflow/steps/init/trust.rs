@@ -1,4 +1,4 @@
-//! Judges what of a pull request may run in an `init`, or have a say in what it leaves for others.
+//! Checks what of a pull request may run in an `init`, or have a say in what it leaves for others.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirEntry;
@@ -56,7 +56,7 @@ impl Steps<'_> {
         .await
     }
 
-    /// Judges variables that decide which programs run, and where packages come from.
+    /// Checks variables that decide which programs run, and where packages come from.
     fn why_of_variables(&self) -> Option<String> {
         let is_set = |name: &&&str| self.set.contains_key(OsStr::new(name));
         if let Some(name) = CONFIGURE_TOOLS.iter().find(is_set) {
@@ -87,7 +87,7 @@ impl Steps<'_> {
         })
     }
 
-    /// Judges the arguments, and those that variables add.
+    /// Checks the arguments, and those that variables add.
     fn why_of_arguments(&self, args: &[OsString]) -> Option<String> {
         let in_variables = |text: &str| {
             self.args_of_variables()

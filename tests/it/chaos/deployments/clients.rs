@@ -87,8 +87,8 @@ impl RegistryWorld {
         request: impl FnOnce(&reqwest::Client, &str) -> RequestBuilder,
     ) -> Result<ServerAnswer, String> {
         let deployment = &self.deployments[at];
-        let door = deployment.door().ok_or("no server runs")?;
-        let request = request(&self.client, &door).bearer_auth(&deployment.token);
+        let url = deployment.url().ok_or("no server runs")?;
+        let request = request(&self.client, &url).bearer_auth(&deployment.token);
         let answer = request.send().await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
         let link = answer.headers().get("x-terraform-get");
@@ -103,7 +103,7 @@ impl RegistryWorld {
 
     /// Reads a path of a deployment.
     pub async fn get(&self, at: usize, path: &str) -> Result<ServerAnswer, String> {
-        self.send(at, |client, door| client.get(format!("{door}{path}")))
+        self.send(at, |client, url| client.get(format!("{url}{path}")))
             .await
     }
 
@@ -118,8 +118,8 @@ impl RegistryWorld {
         let digest = hex::decode(digest).map_err(|error| error.to_string())?;
         let digest = format!("sha-256=:{}:", STANDARD.encode(digest));
         let path = path_of(key);
-        self.send(at, |client, door| {
-            let request = client.put(format!("{door}{path}"));
+        self.send(at, |client, url| {
+            let request = client.put(format!("{url}{path}"));
             request.header("content-digest", digest).body(package)
         })
         .await
@@ -134,8 +134,8 @@ impl RegistryWorld {
         body: &Value,
     ) -> Result<ServerAnswer, String> {
         let path = format!("{}/{change}", path_of(key));
-        self.send(at, |client, door| {
-            client.post(format!("{door}{path}")).json(body)
+        self.send(at, |client, url| {
+            client.post(format!("{url}{path}")).json(body)
         })
         .await
     }

@@ -341,7 +341,7 @@ impl RegistryWorld {
         let (first, begun) = (&self.deployments[0], Instant::now());
         let path = format!("/registry/go/sumdb/{}/latest", first.name);
         let (mut answered, mut limited, mut is_serving) = (0, 0, false);
-        let (mut door, mut decided) = (None, Vec::new());
+        let (mut url, mut decided) = (None, Vec::new());
         // More than a deployment has at a time.
         let mut pushes = HostilePush::ALL.repeat(2);
         loop {
@@ -361,7 +361,7 @@ impl RegistryWorld {
                 ));
             }
             // Each server has a limit of its own.
-            let Some(address) = door.take().or_else(|| first.door()) else {
+            let Some(address) = url.take().or_else(|| first.url()) else {
                 tokio::time::sleep(LOOK).await;
                 continue;
             };
@@ -391,7 +391,7 @@ impl RegistryWorld {
                 }
             }
             if statuses.iter().any(Option::is_some) {
-                door = Some(address);
+                url = Some(address);
                 let answer = self.get(0, &path).await;
                 is_serving |= answer.is_ok_and(|answer| answer.status == 200);
             } else {

@@ -115,7 +115,7 @@ pub struct LiveDeployment {
     disks: Vec<PathBuf>,
     keys: PathBuf,
     /// Addresses of the servers that run.
-    doors: Mutex<Vec<Option<SocketAddr>>>,
+    addresses: Mutex<Vec<Option<SocketAddr>>>,
     /// Number of requests so far, which go to the servers in turn.
     turn: AtomicUsize,
     log: Mutex<WatchedLog>,
@@ -222,7 +222,7 @@ impl LiveDeployment {
         }
         let url = servers[0].database();
         let (token, key) = Box::pin(prepare(&url)).await;
-        let doors = servers.iter().map(|server| Some(address(server))).collect();
+        let addresses = servers.iter().map(|server| Some(address(server))).collect();
         Self {
             name,
             look: Look::at(&url),
@@ -232,19 +232,19 @@ impl LiveDeployment {
             disks: servers.iter().map(Server::data_dir).collect(),
             servers: servers.into_iter().map(AsyncMutex::new).collect(),
             keys,
-            doors: Mutex::new(doors),
+            addresses: Mutex::new(addresses),
             turn: AtomicUsize::new(0),
             log: Mutex::new(WatchedLog::new(key)),
         }
     }
 
     /// Returns the address of a server that runs. They take turns.
-    pub fn door(&self) -> Option<String> {
+    pub fn url(&self) -> Option<String> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let doors = self.doors.lock().expect("nobody panics with it");
-        let open: Vec<SocketAddr> = doors.iter().flatten().copied().collect();
-        let door = open.get(turn % open.len().max(1))?;
-        Some(format!("http://{door}"))
+        let addresses = self.addresses.lock().expect("nobody panics with it");
+        let open: Vec<SocketAddr> = addresses.iter().flatten().copied().collect();
+        let address = open.get(turn % open.len().max(1))?;
+        Some(format!("http://{address}"))
     }
 
     /// Returns the records and heads of the log that were seen. The guard must not be held across an await.
@@ -437,8 +437,8 @@ impl RegistryWorld {
         let mut lanes = Vec::new();
         for from in 0..deployments.len() {
             for to in (0..deployments.len()).filter(|to| *to != from) {
-                let door = deployments[to].servers[0].lock().await;
-                let wire = Wire::to(address(&door)).await;
+                let server = deployments[to].servers[0].lock().await;
+                let wire = Wire::to(address(&server)).await;
                 lanes.push(Lane { from, to, wire });
             }
         }
@@ -486,8 +486,8 @@ impl RegistryWorld {
         let first = &self.deployments[0];
         let terms = ["--share", "*", "--accept", hostile::NAMES];
         let word = first.invite(&self.hostile.url, &terms);
-        let door = first.door().expect("its server runs");
-        self.hostile.join(&self.client, &door, &word).await;
+        let url = first.url().expect("its server runs");
+        self.hostile.join(&self.client, &url, &word).await;
     }
 
     /// Returns the address at which a deployment reaches another one.
@@ -532,12 +532,12 @@ impl RegistryWorld {
     /// Stores the address of a server that has started, or that none runs any more. Wires lead to one that runs.
     fn moved(&self, (at, n): (usize, usize), to: Option<SocketAddr>) {
         let open = {
-            let mut doors = self.deployments[at]
-                .doors
+            let mut addresses = self.deployments[at]
+                .addresses
                 .lock()
                 .expect("nobody panics with it");
-            doors[n] = to;
-            to.or_else(|| doors.iter().flatten().next().copied())
+            addresses[n] = to;
+            to.or_else(|| addresses.iter().flatten().next().copied())
         };
         let Some(open) = open else { return };
         for lane in self.lanes.iter().filter(|lane| lane.to == at) {

@@ -51,7 +51,7 @@ impl Bot {
         self.configure("gh-hosts-file", &hosts);
         let config = config_of(&self.flags);
         let first = config.github[0].host.to_string();
-        self.door.abort();
+        self.webhooks.abort();
         self.replicas += 1;
         let (ctx, name) = services_with(&self.db, &config, self.replicas).await;
         self.replica = Arc::new(Replica::new(ctx, &name));
@@ -74,11 +74,11 @@ impl Bot {
             headers.insert("X-GitHub-Enterprise-Host", host.clone());
             std::future::ready(request)
         });
-        let router = http::door(Ctx::clone(&self.replica.ctx)).layer(named);
-        self.door = tokio::spawn(async move {
+        let router = http::webhook_router(Ctx::clone(&self.replica.ctx)).layer(named);
+        self.webhooks = tokio::spawn(async move {
             axum::serve(listener, router)
                 .await
-                .expect("the door stays open");
+                .expect("the server listens");
         });
         format!("http://{address}/events")
             .parse()

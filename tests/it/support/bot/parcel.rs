@@ -132,7 +132,7 @@ impl Bot {
             .fold(request, |request, (name, value)| {
                 request.header(name, value)
             });
-        let answer = request.send().await.expect("the door answers");
+        let answer = request.send().await.expect("the server answers");
         (
             answer.status().as_u16(),
             answer.text().await.expect("the answer is text"),

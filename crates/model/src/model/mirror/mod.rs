@@ -6,8 +6,8 @@
 //! [`MirrorState::next`] is the whole state machine; the store only applies its results.
 
 mod backoff;
+mod data_dir_id;
 mod failure;
-mod home;
 mod next;
 
 use chrono::{DateTime, Utc};
@@ -16,8 +16,8 @@ use super::plan::Sha256Digest;
 use super::text::text_enum;
 
 pub use backoff::Jitter;
+pub use data_dir_id::{DataDirId, InvalidDataDirId};
 pub use failure::{FailureKind, SyncFailure};
-pub use home::{DataDirId, InvalidHomeId};
 pub use next::NotAllowed;
 
 text_enum! {

@@ -232,7 +232,7 @@ impl WebAccounts {
 
     /// Returns the part of the server that the user can reach. Without a file, every user of the pages can reach the
     /// whole server. An empty file is different: an account that was just removed must not gain access to everything.
-    pub fn standing(&self, name: &str) -> AccessScope<'_> {
+    pub fn scope_of(&self, name: &str) -> AccessScope<'_> {
         if self.main.as_deref().is_none_or(|main| main == name) {
             return AccessScope::Whole;
         }
@@ -331,7 +331,7 @@ mod tests {
     fn a_line_is_an_account_and_the_main_one_stays_the_whole_server() {
         let accounts = WebAccounts::parse(FILE, "ops").unwrap();
         assert_eq!(accounts.to_string(), "kim@dns+net, watch@net");
-        let AccessScope::Limited(kim) = accounts.standing("kim") else {
+        let AccessScope::Limited(kim) = accounts.scope_of("kim") else {
             panic!("kim is limited")
         };
         assert_eq!(
@@ -344,7 +344,7 @@ mod tests {
             !Action::ALL.iter().any(|action| kim.may(*action)),
             "who is given nothing may do nothing"
         );
-        let AccessScope::Limited(watch) = accounts.standing("watch") else {
+        let AccessScope::Limited(watch) = accounts.scope_of("watch") else {
             panic!("watch is limited")
         };
         let allow = watch.allow.as_ref().unwrap();
@@ -355,14 +355,14 @@ mod tests {
             "ops",
         )
         .unwrap();
-        let AccessScope::Limited(kim) = all.standing("kim") else {
+        let AccessScope::Limited(kim) = all.scope_of("kim") else {
             panic!("kim is limited")
         };
         let given = Action::ALL.iter().filter(|action| !kim.may(**action));
         assert_eq!(given.collect::<Vec<_>>(), [&Action::Peers]);
         assert_eq!(all.warnings(), [""; 0]);
         insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file are read-only: kim. Write the allowed actions, such as `allow=plan,apply,discard`, or `allow=all` for all actions of --web-allow. To keep an account read-only without this warning, write `allow=none`");
-        assert_eq!(accounts.standing("ops"), AccessScope::Whole);
+        assert_eq!(accounts.scope_of("ops"), AccessScope::Whole);
     }
 
     #[test]
@@ -383,19 +383,19 @@ mod tests {
     fn who_is_no_account_reaches_nothing_unless_there_is_no_file() {
         for name in ["Kim", "", "somebody at the dashboard"] {
             assert_eq!(
-                WebAccounts::parse(FILE, "ops").unwrap().standing(name),
+                WebAccounts::parse(FILE, "ops").unwrap().scope_of(name),
                 AccessScope::Unknown,
                 "{name}"
             );
             assert_eq!(
                 WebAccounts::parse("# none\n", "ops")
                     .unwrap()
-                    .standing(name),
+                    .scope_of(name),
                 AccessScope::Unknown,
                 "{name}"
             );
             assert_eq!(
-                WebAccounts::default().standing(name),
+                WebAccounts::default().scope_of(name),
                 AccessScope::Whole,
                 "{name}"
             );

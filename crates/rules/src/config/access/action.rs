@@ -103,7 +103,7 @@ impl Action {
     }
 
     /// Returns the words that follow "may" or "may not" in a message: "apply", "stop applies or allow them again".
-    pub const fn deed(self) -> &'static str {
+    pub const fn verb(self) -> &'static str {
         match self {
             Self::Plan => "plan",
             Self::Apply => "apply",

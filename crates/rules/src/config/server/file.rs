@@ -7,7 +7,7 @@ use super::SETTINGS;
 use super::absent::{ABSENT, UnsupportedFlag};
 use super::problems::{StartupProblem, StartupWarning};
 use super::setting::{Setting, ValueKind};
-use super::strangers::nearest_flag;
+use super::unknown::nearest_flag;
 use crate::config::yaml::{self, FilePosition, Located, YamlNode, YamlValue, shown};
 
 /// Content of a settings file.

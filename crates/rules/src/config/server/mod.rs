@@ -42,11 +42,11 @@ mod search;
 mod section;
 mod setting;
 mod storage;
-mod strangers;
 mod sync;
 mod terraform;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod web;
 
 pub use super::access::TeamAuthz;
@@ -86,9 +86,9 @@ pub use setting::{
     Compat, Fallback, PREFIXES, RunAccess, Setting, SettingGroup, ValueKind, variable,
 };
 pub use storage::{Database, PlanFiles, StorageConfig};
-pub use strangers::unknown_flag;
 pub use sync::SyncConfig;
 pub use terraform::{MirrorUrl, Mirrors, TerraformConfig};
+pub use unknown::unknown_flag;
 pub use web::{TlsFiles, WebAccess, WebConfig};
 
 use std::sync::LazyLock;
@@ -114,7 +114,7 @@ section! {
     /// All settings of the server, checked.
     pub struct ServerConfig in Operation {
         /// Settings that are accepted without effect, one sentence each.
-        pub without_effect: Vec<String> = computed by check_strangers,
+        pub without_effect: Vec<String> = computed by check_unknown,
 
         /// Repositories and pulls to serve.
         pub repos: ServedReposConfig = section,
@@ -236,7 +236,7 @@ fn name_of(kind: CommandKind) -> CommandName {
 }
 
 /// Checks the flags and variables that are not settings, and returns a sentence about each that has no effect.
-fn check_strangers(reader: &mut SettingReader<'_>) -> Vec<String> {
-    strangers::check(reader);
+fn check_unknown(reader: &mut SettingReader<'_>) -> Vec<String> {
+    unknown::check(reader);
     reader.without_effect()
 }

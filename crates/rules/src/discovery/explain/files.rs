@@ -18,12 +18,12 @@ pub struct FileVerdict {
     /// Projects that the file concerns, sorted.
     pub concerns: Vec<ProjectKey>,
     /// Reason why the file concerns no project; `None` if it does concern one.
-    pub why_not: Option<FileWhyNot>,
+    pub why_not: Option<FileExclusion>,
 }
 
 /// Reason why a changed file concerns no project. `Display` writes a clause about the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileWhyNot {
+pub enum FileExclusion {
     /// The file is the configuration of the repository.
     Configuration,
     /// No project lists the file, and only configured projects are planned.
@@ -49,7 +49,7 @@ pub enum FileWhyNot {
     },
 }
 
-impl FileWhyNot {
+impl FileExclusion {
     /// Returns a stable word for programs.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl FileWhyNot {
     }
 }
 
-impl fmt::Display for FileWhyNot {
+impl fmt::Display for FileExclusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration => {
@@ -127,8 +127,8 @@ pub(super) fn verdicts(
                         .cloned(),
                 );
                 match passed_over.get(&dir) {
-                    Some(why) => FileWhyNot::PassedOver(dir, *why),
-                    None => FileWhyNot::DirWithoutCode(dir),
+                    Some(why) => FileExclusion::PassedOver(dir, *why),
+                    None => FileExclusion::DirWithoutCode(dir),
                 }
             }
             Err(reason) => reason,
@@ -201,27 +201,27 @@ fn discovered(
     input: &Input<'_>,
     file: &RepoPath,
     configured: &Expanded<'_>,
-) -> Result<RepoPath, FileWhyNot> {
+) -> Result<RepoPath, FileExclusion> {
     if FILE_NAMES.contains(&file.as_str()) {
-        return Err(FileWhyNot::Configuration);
+        return Err(FileExclusion::Configuration);
     }
     if !input.searches() {
-        return Err(FileWhyNot::NotListed);
+        return Err(FileExclusion::NotListed);
     }
     if auto::is_no_code(file) {
-        return Err(FileWhyNot::NoCode);
+        return Err(FileExclusion::NoCode);
     }
     if !auto::counts(input, file) {
-        return Err(FileWhyNot::NotCounted);
+        return Err(FileExclusion::NotCounted);
     }
     let Some((dir, _)) = auto::place(input.tree, file) else {
-        return Err(FileWhyNot::SharedModule);
+        return Err(FileExclusion::SharedModule);
     };
     if configured.dirs.contains(&dir) {
-        return Err(FileWhyNot::OfConfigured(dir));
+        return Err(FileExclusion::OfConfigured(dir));
     }
     match input.ignored(&dir) {
-        Some((glob, by)) => Err(FileWhyNot::Ignored {
+        Some((glob, by)) => Err(FileExclusion::Ignored {
             glob: glob.to_string(),
             by: by.clone(),
         }),

@@ -341,7 +341,7 @@ impl<'a> FileJson<'a> {
         Self {
             path: file.path.as_str(),
             projects: file.concerns.iter().map(KeyJson::of).collect(),
-            reason: file.why_not.as_ref().map(super::FileWhyNot::word),
+            reason: file.why_not.as_ref().map(super::FileExclusion::word),
             text: file.why_not.as_ref().map(ToString::to_string),
         }
     }

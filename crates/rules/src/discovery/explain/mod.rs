@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use semver::Version;
 
-pub use files::{FileVerdict, FileWhyNot};
+pub use files::{FileExclusion, FileVerdict};
 pub use json::{DeciderJson, ExplanationJson};
 pub use rows::{ExplainedRow, ExplainedValue, PlannedGroup, groups, rows};
 pub use skipped::{SkipReason, Skipped, SkippedGroup, skipped_groups};
@@ -169,7 +169,7 @@ impl PlanExplanation {
     }
 
     /// Returns the changed files that concern no project.
-    pub fn idle_files(&self) -> impl Iterator<Item = (&FileVerdict, &FileWhyNot)> {
+    pub fn idle_files(&self) -> impl Iterator<Item = (&FileVerdict, &FileExclusion)> {
         self.files
             .iter()
             .filter_map(|file| Some((file, file.why_not.as_ref()?)))

@@ -9,7 +9,7 @@ use super::super::configured::{Configured, Expanded};
 use super::super::terragrunt::SkippedDir;
 use super::super::{Input, Project, links};
 use super::files::FileVerdict;
-use super::{Autodiscovery, FileWhyNot};
+use super::{Autodiscovery, FileExclusion};
 use crate::config::repo::{AutodiscoverMode, Autoplan, Patterns, quoted, shown};
 use crate::config::repos::{Decided, Decider};
 use crate::model::{BranchName, ProjectKey, RepoPath};
@@ -53,7 +53,7 @@ pub enum SkipReason {
     /// Nobody configured the project, and no file changed in its directory.
     Unchanged,
     /// Files changed in the directory, but none that counts.
-    NothingCounts(FileWhyNot),
+    NothingCounts(FileExclusion),
     /// The directory is below `modules`, which belongs to the named directory if that has code.
     PartOf(Option<RepoPath>),
     /// Nobody configured the project, and only configured projects are planned.
@@ -212,7 +212,7 @@ pub(super) fn find(
 }
 
 /// Returns, for each directory whose changed files concern no project, the reason of its first file.
-fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileWhyNot> {
+fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileExclusion> {
     let mut idle = HashMap::new();
     for (file, reason) in files
         .iter()
@@ -266,7 +266,7 @@ fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> SkipReason {
 fn of_dir(
     input: &Input<'_>,
     dir: &RepoPath,
-    idle: &HashMap<RepoPath, &FileWhyNot>,
+    idle: &HashMap<RepoPath, &FileExclusion>,
     search: &UnnamedDirs<'_>,
 ) -> Skipped {
     let why_not = if !search.autodiscover.is_active {

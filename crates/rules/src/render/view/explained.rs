@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Footer, Label};
 use crate::discovery::explain::{
-    ConfigWarning, FileVerdict, FileWhyNot, PlanExplanation, Planned, PlannedGroup, SkippedGroup,
-    groups, hooks_not_run, skipped_groups,
+    ConfigWarning, FileExclusion, FileVerdict, PlanExplanation, Planned, PlannedGroup,
+    SkippedGroup, groups, hooks_not_run, skipped_groups,
 };
 use crate::render::report::Report;
 
@@ -85,7 +85,7 @@ pub(in crate::render) fn explained(
 ) -> ExplainedView {
     let skipped = skipped_groups(&explanation.skipped);
     let idle = explanation.idle_files();
-    let file = |(file, reason): (&FileVerdict, &FileWhyNot)| ExplainedFile {
+    let file = |(file, reason): (&FileVerdict, &FileExclusion)| ExplainedFile {
         path: file.path.to_string(),
         reason: reason.to_string(),
     };

@@ -99,7 +99,7 @@ pub(super) struct NoProjectsView<'a> {
     message: Option<&'a str>,
     hints_list: &'a [String],
     /// Verb phrase for the command on a named project: `plan`.
-    deed: &'static str,
+    verb: &'static str,
     /// Example command for a project without changes.
     example: String,
     footer: Footer,
@@ -227,13 +227,13 @@ pub(super) fn no_projects<'a>(report: &Report, text: Option<&'a UserText>) -> No
         title: title(report.command),
         message: text.map(|text| text.message.as_str()),
         hints_list: text.map_or(&[], |text| &text.hints),
-        deed: deed(report.command),
+        verb: verb(report.command),
         example: example(report),
         footer: Footer::of(report),
     }
 }
 
-fn deed(command: CommandKind) -> &'static str {
+fn verb(command: CommandKind) -> &'static str {
     match command {
         CommandKind::Version => "show the version of",
         CommandKind::Import | CommandKind::StateRm => "change the state of",
@@ -244,7 +244,7 @@ fn deed(command: CommandKind) -> &'static str {
         | CommandKind::Unlock
         | CommandKind::Cancel
         | CommandKind::Explain
-        | CommandKind::Help => "planned",
+        | CommandKind::Help => "plan",
     }
 }
 

@@ -1,4 +1,4 @@
-//! A push is judged by what it changes, and by what that touches. The verdict has to be that of a check of everything.
+//! A push is checked by what it changes, and by what that touches. The verdict has to be that of a check of everything.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -58,7 +58,7 @@ const PASSWORDS: [&str; 2] = [
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// Pushes of the web user to a server with three accounts.
-struct JudgedPushes {
+struct CheckedPushes {
     users: AllUsers,
     views: Views,
     caller: AccountCaller,
@@ -74,7 +74,7 @@ struct Verdicts {
     errors: Vec<String>,
 }
 
-impl JudgedPushes {
+impl CheckedPushes {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
@@ -156,7 +156,7 @@ impl JudgedPushes {
             pack: &[],
         };
         let from = ("localhost", None);
-        let judged = push(
+        let checked = push(
             &self.users,
             &self.caller,
             &view,
@@ -164,13 +164,13 @@ impl JudgedPushes {
             Some(&pack),
             from,
         );
-        let judged = judged.await.unwrap();
+        let checked = checked.await.unwrap();
         // Nothing was imported, so there are no parts without effect that may stay.
         let unusable = checked.of_severity(Severity::Unusable);
         let errors = checked.errors().chain(unusable);
         Verdicts {
-            refused: judged.outcomes[0].refused.clone(),
-            lines: judged.lines,
+            refused: checked.outcomes[0].refused.clone(),
+            lines: checked.lines,
             errors: errors.map(ToString::to_string).collect(),
         }
     }
@@ -328,8 +328,8 @@ fn packed(objects: &[GitObject]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_push_that_is_judged_by_difference_is_judged_as_in_full() {
-    let mut pushes = JudgedPushes::new().await;
+async fn a_push_that_is_checked_by_difference_is_checked_as_in_full() {
+    let mut pushes = CheckedPushes::new().await;
     let (objects, refs) = pushes.state().await;
     let objects = objects.into_iter();
     let objects = objects.map(|object| (object.id, (object.kind, object.content)));

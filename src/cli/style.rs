@@ -57,11 +57,11 @@ impl TerminalStyle {
     }
 
     /// Returns the text in its colour.
-    pub fn ink(&self, ink: TextRole, text: &str) -> String {
-        if !self.colours || ink == TextRole::Plain || text.is_empty() {
+    pub fn paint(&self, role: TextRole, text: &str) -> String {
+        if !self.colours || role == TextRole::Plain || text.is_empty() {
             return text.to_owned();
         }
-        format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code())
+        format!("\u{1b}[{}m{text}\u{1b}[0m", role.code())
     }
 
     /// Returns the same terminal without a margin.
@@ -80,8 +80,11 @@ mod tests {
     #[test]
     fn colours_are_left_out_where_there_are_none() {
         let look = |colours| TerminalStyle { colours, width: 80 };
-        assert_eq!(look(true).ink(TextRole::Good, "✓"), "\u{1b}[32m✓\u{1b}[0m");
-        assert_eq!(look(true).ink(TextRole::Plain, "x"), "x");
-        assert_eq!(look(false).ink(TextRole::Good, "✓"), "✓");
+        assert_eq!(
+            look(true).paint(TextRole::Good, "✓"),
+            "\u{1b}[32m✓\u{1b}[0m"
+        );
+        assert_eq!(look(true).paint(TextRole::Plain, "x"), "x");
+        assert_eq!(look(false).paint(TextRole::Good, "✓"), "✓");
     }
 }

@@ -196,7 +196,7 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
 /// Returns the answer to a delivery, and the lines of the log about it.
 async fn answer_with_log(bot: &Bot, parcel: Parcel) -> String {
     let listening = log::listen();
-    let answer = http::door(Ctx::clone(&bot.replica.ctx))
+    let answer = http::webhook_router(Ctx::clone(&bot.replica.ctx))
         .oneshot(parcel.into_request())
         .await
         .unwrap();
@@ -216,11 +216,11 @@ async fn a_body_over_the_limit_is_refused(backend: Backend) {
     let push = |size: usize| {
         Parcel::raw("d-1", "star", "application/json", vec![b' '; size]).into_request()
     };
-    let door = || http::door(Ctx::clone(&bot.replica.ctx));
-    let over = door().oneshot(push(25 * 1024 * 1024 + 1)).await.unwrap();
+    let router = || http::webhook_router(Ctx::clone(&bot.replica.ctx));
+    let over = router().oneshot(push(25 * 1024 * 1024 + 1)).await.unwrap();
     assert_eq!(over.status(), 413);
     assert_eq!(bot.deliveries().await, before);
-    let just = door().oneshot(push(25 * 1024 * 1024)).await.unwrap();
+    let just = router().oneshot(push(25 * 1024 * 1024)).await.unwrap();
     assert_eq!(just.status(), 200);
     bot.end(&[]).await;
 }

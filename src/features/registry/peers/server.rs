@@ -66,7 +66,7 @@ const PUSH_BYTES: usize = 4 * MAX_RECORD_BYTES;
 const PUSHES_IN_MINUTE: u32 = 600;
 
 /// Registry for the requests of peers, and the places of each.
-pub(crate) struct PeerDoor {
+pub(crate) struct PeerServer {
     peers: Arc<PeerExchange>,
     places: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,
     pushes: Mutex<HashMap<DeploymentName, CountedPushes>>,
@@ -79,7 +79,7 @@ struct CountedPushes {
 }
 
 /// Returns the routes, which sign in on their own.
-pub(crate) fn routes() -> Routes<Arc<PeerDoor>> {
+pub(crate) fn routes() -> Routes<Arc<PeerServer>> {
     let open = RouteAccess::Everybody;
     Routes::new()
         .with(
@@ -348,7 +348,7 @@ impl SharedNames {
     }
 }
 
-impl PeerDoor {
+impl PeerServer {
     pub(crate) fn new(peers: Arc<PeerExchange>) -> Self {
         Self {
             peers,
@@ -397,7 +397,7 @@ impl PeerDoor {
 }
 
 async fn join(
-    State(door): State<Arc<PeerDoor>>,
+    State(server): State<Arc<PeerServer>>,
     body: Result<Json<JoinBody>, JsonRejection>,
 ) -> Result<Json<JoinBody>, ExchangeRefusal> {
     let Ok(Json(body)) = body else {
@@ -405,18 +405,18 @@ async fn join(
             "Send the JSON of a join, with the header Content-Type: application/json.",
         ));
     };
-    let answer = door.peers.accept(&body).await;
+    let answer = server.peers.accept(&body).await;
     let answer = answer.map_err(ExchangeRefusal::Join)?;
     info!("A deployment has joined with an invitation");
     Ok(Json(answer))
 }
 
 async fn members(
-    State(door): State<Arc<PeerDoor>>,
+    State(server): State<Arc<PeerServer>>,
     headers: HeaderMap,
 ) -> Result<Json<MembersBody>, ExchangeRefusal> {
-    let (asking, _place) = door.enter(&headers).await?;
-    let peers = door.peers.registry.store().registry_peers().await?;
+    let (asking, _place) = server.enter(&headers).await?;
+    let peers = server.peers.registry.store().registry_peers().await?;
     let peers = peers.iter();
     let known = peers.filter(|peer| peer.state == PeerState::Joined && peer.name != asking.name);
     let members = known.map(|peer| MemberBody {
@@ -441,11 +441,11 @@ struct DiffQuery {
 }
 
 async fn diff(
-    State(door): State<Arc<PeerDoor>>,
+    State(server): State<Arc<PeerServer>>,
     headers: HeaderMap,
     query: Result<Query<DiffQuery>, QueryRejection>,
 ) -> Result<Json<DiffBody>, ExchangeRefusal> {
-    let (peer, _place) = door.enter(&headers).await?;
+    let (peer, _place) = server.enter(&headers).await?;
     let bad = ExchangeRefusal::BadRequest("Write after=ID, limit=N from 1, and accepts=PATTERNS.");
     let Ok(Query(query)) = query else {
         return Err(bad);
@@ -453,7 +453,7 @@ async fn diff(
     let (Ok(accepts), 1..) = (query.accepts.parse::<NamePatterns>(), query.limit) else {
         return Err(bad);
     };
-    let registry = &door.peers.registry;
+    let registry = &server.peers.registry;
     let namespaces = registry.store().registry_namespaces().await?;
     let peers = registry.store().registry_peers().await?;
     let shared = SharedNames::new(&peer, accepts, namespaces, &peers);
@@ -576,13 +576,13 @@ fn add(
 }
 
 async fn package(
-    State(door): State<Arc<PeerDoor>>,
+    State(server): State<Arc<PeerServer>>,
     headers: HeaderMap,
     Path(digest): Path<String>,
 ) -> Result<Response, ExchangeRefusal> {
-    let (peer, place) = door.enter(&headers).await?;
+    let (peer, place) = server.enter(&headers).await?;
     let digest: Sha256Digest = digest.parse().map_err(|_| ExchangeRefusal::NotFound)?;
-    let registry = &door.peers.registry;
+    let registry = &server.peers.registry;
     let namespaces = registry.store().registry_namespaces().await?;
     // What the peer accepts is its own affair, because it has the record.
     let all = NamePatterns::everything();
@@ -624,18 +624,18 @@ async fn package(
 }
 
 async fn versions(
-    State(door): State<Arc<PeerDoor>>,
+    State(server): State<Arc<PeerServer>>,
     request: Request,
 ) -> Result<Response, ExchangeRefusal> {
     let (parts, body) = request.into_parts();
     // Nothing of the body is read for strangers.
-    let (peer, _place) = door.enter(&parts.headers).await?;
-    if !door.count_push(&peer.name) {
+    let (peer, _place) = server.enter(&parts.headers).await?;
+    if !server.count_push(&peer.name) {
         return Err(ExchangeRefusal::TooManyPushes);
     }
     let body = axum::body::to_bytes(body, PUSH_BYTES).await;
     let push = body.map_err(|_| ExchangeRefusal::BadPush(NO_PUSH.to_owned()))?;
-    let (status, text) = match Box::pin(door.peers.receive(&peer, &push)).await? {
+    let (status, text) = match Box::pin(server.peers.receive(&peer, &push)).await? {
         PushOutcome::Merged => (StatusCode::ACCEPTED, "The record was received.\n"),
         PushOutcome::Known => (StatusCode::OK, "The record says nothing new.\n"),
         PushOutcome::Conflict => return Err(ExchangeRefusal::OtherContent),

@@ -35,7 +35,7 @@ pub enum DataDirIdError {
 
 /// Returns the name of a data directory. It is created once, from the name of the server that uses the directory
 /// first. Servers that start at the same moment all get the same name.
-pub fn home(data_dir: &Path, server: &str) -> Result<DataDirId, DataDirIdError> {
+pub fn data_dir_id(data_dir: &Path, server: &str) -> Result<DataDirId, DataDirIdError> {
     let path = data_dir.join(FILE);
     let shown = path.display().to_string();
     // Earlier releases made the file readable for everybody.
@@ -83,8 +83,14 @@ mod tests {
     #[test]
     fn a_directory_keeps_the_name_it_was_given_first() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(home(dir.path(), "Host.A/1").unwrap().as_str(), "host-a-1");
-        assert_eq!(home(dir.path(), "host-b-2").unwrap().as_str(), "host-a-1");
+        assert_eq!(
+            data_dir_id(dir.path(), "Host.A/1").unwrap().as_str(),
+            "host-a-1"
+        );
+        assert_eq!(
+            data_dir_id(dir.path(), "host-b-2").unwrap().as_str(),
+            "host-a-1"
+        );
         let files: Vec<_> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
@@ -97,7 +103,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let names: Vec<DataDirId> = std::thread::scope(|scope| {
             let path = dir.path();
-            let begin = |n: i32| scope.spawn(move || home(path, &format!("host-{n}")).unwrap());
+            let begin =
+                |n: i32| scope.spawn(move || data_dir_id(path, &format!("host-{n}")).unwrap());
             let threads: Vec<_> = (0..8).map(begin).collect();
             threads
                 .into_iter()
@@ -110,7 +117,7 @@ mod tests {
     #[test]
     fn a_long_name_keeps_its_end_which_is_the_random_part() {
         let dir = tempfile::tempdir().unwrap();
-        let name = home(dir.path(), &format!("{}-0a1b", "x".repeat(90))).unwrap();
+        let name = data_dir_id(dir.path(), &format!("{}-0a1b", "x".repeat(90))).unwrap();
         assert!(
             name.as_str().len() == 64 && name.as_str().ends_with("x-0a1b"),
             "{name}"
@@ -121,12 +128,12 @@ mod tests {
     fn something_else_in_the_file_is_not_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), "not a name!").unwrap();
-        let error = home(dir.path(), "host").unwrap_err().to_string();
+        let error = data_dir_id(dir.path(), "host").unwrap_err().to_string();
         assert!(
             error.contains("replica-id") && error.contains("delete it"),
             "{error}"
         );
         fs::write(dir.path().join(FILE), "").unwrap();
-        assert!(home(dir.path(), "host").is_err());
+        assert!(data_dir_id(dir.path(), "host").is_err());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A run may go on only while the lease of its work is renewed. A paused server cannot stop anything. A server
 //! without access to the database does not learn that another server took over its work. So the server passes every
-//! renewal on to the supervisors of its runs, as a byte on the leash. A supervisor that gets none for the length of a
-//! lease ends its program. Times come from the machine's monotonic clock; no other clock is involved.
+//! renewal on to the supervisors of its runs, as a byte on the lifeline. A supervisor that gets none for the length of
+//! a lease ends its program. Times come from the machine's monotonic clock; no other clock is involved.
 
 use std::time::{Duration, Instant};
 
@@ -104,15 +104,15 @@ mod tests {
 
     #[test]
     fn a_renewal_runs_out_and_the_next_one_counts_anew() {
-        let pulse = LeaseHeartbeat::every(Duration::from_secs(45));
-        assert!(pulse.is_alive(), "nothing was renewed yet");
+        let heartbeat = LeaseHeartbeat::every(Duration::from_secs(45));
+        assert!(heartbeat.is_alive(), "nothing was renewed yet");
         let old = Instant::now()
             .checked_sub(Duration::from_secs(46))
             .expect("the machine is up for a minute");
-        pulse.beat(RenewalTime(old));
-        assert!(!pulse.is_alive());
-        pulse.beat(pulse.prepare());
-        assert!(pulse.is_alive());
+        heartbeat.beat(RenewalTime(old));
+        assert!(!heartbeat.is_alive());
+        heartbeat.beat(heartbeat.prepare());
+        assert!(heartbeat.is_alive());
         LeaseHeartbeat::unneeded().beat(RenewalTime(old));
         assert!(LeaseHeartbeat::unneeded().is_alive());
     }

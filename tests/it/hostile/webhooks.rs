@@ -74,7 +74,7 @@ async fn what_the_headers_refuse_is_refused_before_the_body_is_read(backend: Bac
         (ping("d 1"), 400),
     ] {
         let (request, asked) = watched(refused, 24);
-        let answer = http::door(Ctx::clone(&bot.replica.ctx))
+        let answer = http::webhook_router(Ctx::clone(&bot.replica.ctx))
             .oneshot(request)
             .await
             .unwrap();
@@ -89,7 +89,7 @@ async fn what_the_headers_refuse_is_refused_before_the_body_is_read(backend: Bac
         );
     }
     assert_eq!(
-        http::door(Ctx::clone(&bot.replica.ctx))
+        http::webhook_router(Ctx::clone(&bot.replica.ctx))
             .oneshot(twice)
             .await
             .unwrap()
@@ -98,7 +98,7 @@ async fn what_the_headers_refuse_is_refused_before_the_body_is_read(backend: Bac
     );
     // A signed body is read, up to the limit.
     let (request, asked) = watched(ping("d-1"), 30);
-    let answer = http::door(Ctx::clone(&bot.replica.ctx))
+    let answer = http::webhook_router(Ctx::clone(&bot.replica.ctx))
         .oneshot(request)
         .await
         .unwrap();
@@ -122,7 +122,7 @@ async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_a
     let unfinished = stream::iter([Ok::<_, Infallible>(Bytes::from("{"))]);
     let unfinished = Body::from_stream(futures::StreamExt::chain(unfinished, stream::pending()));
     let request = ping("d-1").into_request().map(|_| unfinished);
-    let slow = http::door_with(Ctx::clone(&bot.replica.ctx), limits(256 * MIB))
+    let slow = http::webhook_router_with(Ctx::clone(&bot.replica.ctx), limits(256 * MIB))
         .oneshot(request)
         .await
         .unwrap();
@@ -131,7 +131,7 @@ async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_a
         (408, &"close".parse().unwrap())
     );
 
-    let narrow = || http::door_with(Ctx::clone(&bot.replica.ctx), limits(2 * MIB));
+    let narrow = || http::webhook_router_with(Ctx::clone(&bot.replica.ctx), limits(2 * MIB));
     let large = Parcel::raw("d-1", "star", "application/json", vec![b' '; 4 * MIB]);
     let full = narrow()
         .oneshot(large.clone().into_request())
@@ -151,7 +151,7 @@ async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_a
         200,
         "small ones are taken"
     );
-    let again = http::door(Ctx::clone(&bot.replica.ctx))
+    let again = http::webhook_router(Ctx::clone(&bot.replica.ctx))
         .oneshot(large.into_request())
         .await
         .unwrap();

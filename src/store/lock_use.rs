@@ -68,7 +68,7 @@ fn unmerged(pull: &PullRef, rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec
     rows.into_iter().map(project).collect()
 }
 
-fn standing(
+fn lock_use(
     lock: &Lock,
     applying: i64,
     at_work: Vec<(CommandId, CommandKind)>,
@@ -84,25 +84,25 @@ fn standing(
 
 impl Store {
     /// Returns what is under way under a lock right now. It may change at any time, so it is only for display.
-    pub async fn lock_standing(&self, lock: &Lock) -> Result<LockUse> {
+    pub async fn lock_use(&self, lock: &Lock) -> Result<LockUse> {
         let applying = on_pool!(self, db => applying!(lock).fetch_one(db))?;
         let at_work = on_pool!(self, db => at_work!(lock).fetch_all(db))?;
         let applied = unmerged(
             &lock.pull,
             on_pool!(self, db => applied!(lock.pull).fetch_all(db))?,
         );
-        Ok(standing(lock, applying, at_work, &applied))
+        Ok(lock_use(lock, applying, at_work, &applied))
     }
 }
 
 impl LockChange<'_> {
     /// Returns what is under way under a lock. The row of the pull must be held, so that no apply begins until the
     /// change is over.
-    pub(crate) async fn standing(&mut self, lock: &Lock) -> Result<LockUse> {
+    pub(crate) async fn lock_use(&mut self, lock: &Lock) -> Result<LockUse> {
         let applying = on_tx!(&mut self.tx, db => applying!(lock).fetch_one(db))?;
         let at_work = on_tx!(&mut self.tx, db => at_work!(lock).fetch_all(db))?;
         let applied = self.applied(&lock.pull).await?;
-        Ok(standing(lock, applying, at_work, &applied))
+        Ok(lock_use(lock, applying, at_work, &applied))
     }
 
     /// Lists the projects for which the pull has begun to apply something that waits to be merged. Their locks cannot

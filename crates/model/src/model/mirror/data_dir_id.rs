@@ -13,7 +13,7 @@ pub struct DataDirId(String);
 /// Error for a text that is not the identifier of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id consists of 1 to 64 lower-case letters, digits and `-`")]
-pub struct InvalidHomeId;
+pub struct InvalidDataDirId;
 
 impl DataDirId {
     pub fn as_str(&self) -> &str {
@@ -22,15 +22,15 @@ impl DataDirId {
 }
 
 impl FromStr for DataDirId {
-    type Err = InvalidHomeId;
+    type Err = InvalidDataDirId;
 
-    fn from_str(text: &str) -> Result<Self, InvalidHomeId> {
+    fn from_str(text: &str) -> Result<Self, InvalidDataDirId> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
         let is_id = (1..=64).contains(&text.len()) && text.bytes().all(plain);
         if is_id {
             Ok(Self(text.to_owned()))
         } else {
-            Err(InvalidHomeId)
+            Err(InvalidDataDirId)
         }
     }
 }
@@ -53,7 +53,7 @@ mod tests {
             assert_eq!(text.parse::<DataDirId>().unwrap().to_string(), text);
         }
         for text in ["", "A", "a b", "a/b", "../a", "a\n", &"z".repeat(65)] {
-            assert_eq!(text.parse::<DataDirId>(), Err(InvalidHomeId), "{text:?}");
+            assert_eq!(text.parse::<DataDirId>(), Err(InvalidDataDirId), "{text:?}");
         }
     }
 }

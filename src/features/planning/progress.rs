@@ -76,10 +76,10 @@ mod tests {
             (true, PolicyFailed, 1, false),
             (false, Failed, 1, false),
         ] {
-            let mut course = StageProgress::new(aborts);
-            course.add(0, vec![report("a", outcome)]);
+            let mut progress = StageProgress::new(aborts);
+            progress.add(0, vec![report("a", outcome)]);
             assert_eq!(
-                course.halted(group).is_some(),
+                progress.halted(group).is_some(),
                 halted,
                 "{aborts} {outcome} {group}"
             );
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_named_and_reports_are_in_order() {
-        let mut course = StageProgress::new(true);
-        course.add(-1, vec![report("c", Planned)]);
-        course.add(0, vec![report("b", Failed), report("a", Failed)]);
-        course.add(0, vec![report("0", Planned)]);
-        course.add(2, vec![report("d", Skipped)]);
-        insta::assert_snapshot!(course.halted(3).unwrap().message, @"Skipped, because `a/default` in group 0 of the execution order did not succeed. This project is in group 3, and the configuration file sets `abort_on_execution_order_fail: true`.");
-        let dirs: Vec<_> = course
+        let mut progress = StageProgress::new(true);
+        progress.add(-1, vec![report("c", Planned)]);
+        progress.add(0, vec![report("b", Failed), report("a", Failed)]);
+        progress.add(0, vec![report("0", Planned)]);
+        progress.add(2, vec![report("d", Skipped)]);
+        insta::assert_snapshot!(progress.halted(3).unwrap().message, @"Skipped, because `a/default` in group 0 of the execution order did not succeed. This project is in group 3, and the configuration file sets `abort_on_execution_order_fail: true`.");
+        let dirs: Vec<_> = progress
             .into_reports()
             .into_iter()
             .map(|report| report.key.dir.to_string())

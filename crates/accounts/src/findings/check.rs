@@ -32,41 +32,43 @@ const FILES: [&str; 4] = [
     AuthorizedKeys::FILE,
 ];
 
-/// Judges all files of a user branch, by their paths. `external_ids` are those of the account. An `account.config` that cannot
-/// be read is an error, because it may lock the account out. Of everything else, only the parts with problems are unusable.
-pub fn judge_user_branch(
+/// Checks all files of a user branch, by their paths. `external_ids` are those of the account. An `account.config` that
+/// cannot be read is an error, because it may lock the account out. Of everything else, only the parts with problems
+/// are unusable.
+pub fn check_user_branch(
     files: &BTreeMap<String, Vec<u8>>,
     external_ids: &[ExternalId],
     rules: KeyRules,
 ) -> AccountFindings {
-    judge_branch(files, Some(external_ids), rules)
+    check_branch(files, Some(external_ids), rules)
 }
 
-/// Judges all files of a user branch but for the preferred address, because the external IDs of the account are not known.
-pub fn judge_user_branch_alone(
+/// Checks all files of a user branch but for the preferred address, because the external IDs of the account are not
+/// known.
+pub fn check_user_branch_alone(
     files: &BTreeMap<String, Vec<u8>>,
     rules: KeyRules,
 ) -> AccountFindings {
-    judge_branch(files, None, rules)
+    check_branch(files, None, rules)
 }
 
-fn judge_branch(
+fn check_branch(
     files: &BTreeMap<String, Vec<u8>>,
     external_ids: Option<&[ExternalId]>,
     rules: KeyRules,
 ) -> AccountFindings {
     let mut findings = AccountFindings::default();
-    findings.add("user branch", unusable(judge_sizes(files)));
+    findings.add("user branch", unusable(check_sizes(files)));
     for (path, content) in files {
         let config = || ConfigText::parse(content);
-        let judged = match path.as_str() {
-            AccountConfig::FILE => config().map(|text| judge_properties(&text, external_ids)),
+        let checked = match path.as_str() {
+            AccountConfig::FILE => config().map(|text| check_properties(&text, external_ids)),
             Preferences::FILE => config().map(|text| Preferences::read(&text).1),
             Watches::FILE => config().map(|text| Watches::read(&text).1),
             AuthorizedKeys::FILE => AuthorizedKeys::parse(content).map(|keys| keys.problems(rules)),
-            path => Ok(judge_other_file(path, content, &FILES)),
+            path => Ok(check_other_file(path, content, &FILES)),
         };
-        let mut problems = judged.unwrap_or_else(|problem| vec![problem]);
+        let mut problems = checked.unwrap_or_else(|problem| vec![problem]);
         if path != AccountConfig::FILE {
             problems = unusable(problems);
         }
@@ -75,10 +77,10 @@ fn judge_branch(
     findings
 }
 
-/// Judges all files of `refs/users/default`, by their paths. Only the preferences have a meaning there.
-pub fn judge_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
+/// Checks all files of `refs/users/default`, by their paths. Only the preferences have a meaning there.
+pub fn check_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
     let mut findings = AccountFindings::default();
-    findings.add("user branch", unusable(judge_sizes(files)));
+    findings.add("user branch", unusable(check_sizes(files)));
     if let Some(content) = files.get(Preferences::FILE) {
         let problems = match ConfigText::parse(content) {
             Ok(text) => Preferences::read(&text).1,
@@ -94,13 +96,13 @@ fn unusable(problems: Vec<Problem>) -> Vec<Problem> {
     problems.map(Problem::into_unusable).collect()
 }
 
-/// Judges all files of `refs/meta/config`, by their paths. Every member of a group has to exist.
-pub fn judge_access(
+/// Checks all files of `refs/meta/config`, by their paths. Every member of a group has to exist.
+pub fn check_access(
     files: &BTreeMap<String, Vec<u8>>,
     exists: impl Fn(AccountId) -> bool,
 ) -> AccountFindings {
     let (access, mut findings) = AccessControl::read(files);
-    findings.add("branch", judge_sizes(files));
+    findings.add("branch", check_sizes(files));
     let unknown = access.groups().members_with_lines();
     let unknown = unknown.filter(|(account, _)| !exists(*account));
     let problems = unknown.map(|(account, line)| {
@@ -118,13 +120,13 @@ pub fn judge_access(
     for (path, content) in files {
         let known = [AccessControl::RULES_FILE, AccessControl::GROUPS_FILE];
         if !known.contains(&path.as_str()) && path != AccessControl::RIGHTS_FILE {
-            findings.add(path, judge_other_file(path, content, &known));
+            findings.add(path, check_other_file(path, content, &known));
         }
     }
     findings
 }
 
-fn judge_sizes(files: &BTreeMap<String, Vec<u8>>) -> Vec<Problem> {
+fn check_sizes(files: &BTreeMap<String, Vec<u8>>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if files.len() > MAX_BRANCH_FILES {
         let what = format!("there are {} files", files.len());
@@ -140,8 +142,8 @@ fn judge_sizes(files: &BTreeMap<String, Vec<u8>>) -> Vec<Problem> {
     problems
 }
 
-/// Judges a file without a meaning. `known` are the names of those with one.
-fn judge_other_file(path: &str, content: &[u8], known: &[&str]) -> Vec<Problem> {
+/// Checks a file without a meaning. `known` are the names of those with one.
+fn check_other_file(path: &str, content: &[u8], known: &[&str]) -> Vec<Problem> {
     let mut problems = Vec::new();
     if content.len() > ConfigText::MAX_BYTES {
         let what = format!("the file has {} bytes", content.len());
@@ -155,7 +157,7 @@ fn judge_other_file(path: &str, content: &[u8], known: &[&str]) -> Vec<Problem> 
     problems
 }
 
-fn judge_properties(text: &ConfigText, external_ids: Option<&[ExternalId]>) -> Vec<Problem> {
+fn check_properties(text: &ConfigText, external_ids: Option<&[ExternalId]>) -> Vec<Problem> {
     let (config, mut problems) = AccountConfig::read(text);
     let (Some(preferred), Some(external_ids)) = (config.preferred_email, external_ids) else {
         return problems;
@@ -186,9 +188,9 @@ fn judge_properties(text: &ConfigText, external_ids: Option<&[ExternalId]>) -> V
     problems
 }
 
-/// Judges external IDs with the names of their notes. They have to be all of them, or all that share an account or an
+/// Checks external IDs with the names of their notes. They have to be all of them, or all that share an account or an
 /// address with a changed one. A note that is no external ID of an account has no effect, so it takes nothing from others.
-pub fn judge_external_ids<'a>(
+pub fn check_external_ids<'a>(
     notes: impl IntoIterator<Item = (NoteName, &'a [u8])>,
     exists: impl Fn(AccountId) -> bool,
 ) -> AccountFindings {
@@ -211,7 +213,7 @@ pub fn judge_external_ids<'a>(
             continue;
         };
         let is_there = exists(external_id.account);
-        let problems = judge_external_id(name, &text, &external_id, is_there);
+        let problems = check_external_id(name, &text, &external_id, is_there);
         findings.add_in(&file, content, unusable(problems));
         if !is_there || external_id.key.note_name() != name {
             continue;
@@ -260,7 +262,7 @@ pub fn judge_external_ids<'a>(
     findings
 }
 
-fn judge_external_id(
+fn check_external_id(
     name: NoteName,
     text: &ConfigText,
     external_id: &ExternalId,
@@ -305,8 +307,8 @@ fn judge_external_id(
     problems
 }
 
-/// Judges a tree of notes that cannot be read.
-pub fn judge_notes(faults: &[NoteFault]) -> AccountFindings {
+/// Checks a tree of notes that cannot be read.
+pub fn check_notes(faults: &[NoteFault]) -> AccountFindings {
     let mut findings = AccountFindings::default();
     let problems = faults.iter().map(NoteFault::to_problem);
     findings.add(&AllUsersRef::ExternalIds.to_string(), problems);
@@ -340,17 +342,17 @@ mod tests {
         }
     }
 
-    fn judge_branch(files: &[(&str, &str)]) -> Vec<String> {
+    fn check_branch(files: &[(&str, &str)]) -> Vec<String> {
         let ids = [
             external_id("mailto:john@example.com", 5, Some("John@example.com")),
             external_id("github:1", 5, None),
         ];
-        judge_user_branch(&branch(files), &ids, RULES).lines()
+        check_user_branch(&branch(files), &ids, RULES).lines()
     }
 
     #[test]
     fn every_file_is_optional() {
-        assert_eq!(judge_branch(&[]), [""; 0]);
+        assert_eq!(check_branch(&[]), [""; 0]);
         let files = [
             (
                 "account.config",
@@ -361,7 +363,7 @@ mod tests {
             ("authorized_keys", "# DELETED\n"),
             ("notes/mine.txt", "anything"),
         ];
-        assert_eq!(judge_branch(&files), [""; 0]);
+        assert_eq!(check_branch(&files), [""; 0]);
     }
 
     #[test]
@@ -373,9 +375,9 @@ mod tests {
             ),
             ("preferences.config", "[diff]\n\ttabSize = wide\n"),
         ]);
-        let lines = judge_user_branch(&files, &[], RULES).lines();
+        let lines = check_user_branch(&files, &[], RULES).lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
-        let alone = judge_user_branch_alone(&files, RULES).lines();
+        let alone = check_user_branch_alone(&files, RULES).lines();
         assert_eq!(alone, lines[1..], "{lines:?}");
     }
 
@@ -407,7 +409,7 @@ mod tests {
         let ids = [external_id("x:1", 5, Some("john.doe@example.com"))];
         let old_keys = KeyRules { min_rsa_bits: 1024 };
         assert_eq!(
-            judge_user_branch(&branch(&files), &ids, old_keys).lines(),
+            check_user_branch(&branch(&files), &ids, old_keys).lines(),
             [""; 0]
         );
         let keys = AuthorizedKeys::parse(keys.as_bytes()).unwrap();
@@ -430,7 +432,7 @@ mod tests {
             ("authorized_keys", "hello\n"),
             ("authorised_keys", "hello\n"),
         ];
-        let lines = judge_branch(&files);
+        let lines = check_branch(&files);
         let starts = [
             "error: account.config:3: `x@example.com` is on no external ID of the account; use one of `John@example.com`",
             "error: authorized_keys:1: `hello` is not a type of key",
@@ -444,12 +446,12 @@ mod tests {
             assert!(line.starts_with(start), "{line}");
         }
         assert_eq!(
-            judge_branch(&[("account.config", "[account\n")]),
+            check_branch(&[("account.config", "[account\n")]),
             [
                 "error: account.config:1: invalid section header; write `[section]` or `[section \"name\"]` in one line"
             ]
         );
-        let none = judge_user_branch(
+        let none = check_user_branch(
             &branch(&[(
                 "account.config",
                 "[account]\n\tpreferredEmail = x@example.com\n",
@@ -467,14 +469,14 @@ mod tests {
     fn a_branch_has_limits() {
         let long = "x".repeat(65_537);
         assert_eq!(
-            judge_branch(&[("README", &long)]),
+            check_branch(&[("README", &long)]),
             ["error: README: the file has 65537 bytes; keep it below the limit of 65536 bytes"]
         );
         let many = (0..101)
             .map(|number| (number.to_string(), vec![b'x'; 11_000]))
             .collect();
         assert_eq!(
-            judge_user_branch(&many, &[], RULES).lines(),
+            check_user_branch(&many, &[], RULES).lines(),
             [
                 "error: user branch: there are 101 files; keep at most 100",
                 "error: user branch: the files have 1111000 bytes; keep them below 1048576 bytes",
@@ -486,7 +488,7 @@ mod tests {
     fn only_a_lost_state_is_no_matter_of_single_parts() {
         let severities = |files: &[(&str, &str)]| {
             let ids = [external_id("mailto:john@example.com", 5, None)];
-            let findings = judge_user_branch(&branch(files), &ids, RULES);
+            let findings = check_user_branch(&branch(files), &ids, RULES);
             let severities = findings.refusals().map(|finding| finding.problem.severity);
             severities.collect::<Vec<_>>()
         };
@@ -515,7 +517,7 @@ mod tests {
         }
     }
 
-    fn judge(texts: &[(&str, &str)]) -> Vec<String> {
+    fn check(texts: &[(&str, &str)]) -> Vec<String> {
         let notes: Vec<(NoteName, &[u8])> = texts
             .iter()
             .map(|(key, text)| {
@@ -525,7 +527,7 @@ mod tests {
                 )
             })
             .collect();
-        judge_external_ids(notes, |account| account.get() < 10).lines()
+        check_external_ids(notes, |account| account.get() < 10).lines()
     }
 
     #[test]
@@ -536,7 +538,7 @@ mod tests {
             .replace("bcrypt:4", "bcrypt:31")
             .replace("username:j", "username:k");
         assert_eq!(
-            judge(&[
+            check(&[
                 ("username:j", &good),
                 (
                     "mailto:j@x.de",
@@ -553,7 +555,7 @@ mod tests {
             ]),
             [""; 0]
         );
-        let lines = judge(&[
+        let lines = check(&[
             ("x:1", "[externalId \"x:2\"]\naccountId = 5\n"),
             ("x:3", "[externalId \"x:3\"]\naccountId = 10\n"),
             ("x:4", "[externalId\n"),
@@ -583,7 +585,7 @@ mod tests {
 
     #[test]
     fn an_address_on_two_accounts_names_all_of_its_external_ids() {
-        let lines = judge(&[
+        let lines = check(&[
             (
                 "x:1",
                 "[externalId \"x:1\"]\naccountId = 5\nemail = j@x.de\n",
@@ -631,7 +633,7 @@ mod tests {
             (name("x:9"), elsewhere.as_bytes()),
             (name("x:3"), several.as_bytes()),
         ];
-        let findings = judge_external_ids(notes, |account| account.get() < 10);
+        let findings = check_external_ids(notes, |account| account.get() < 10);
         let unusable: Vec<&str> = findings
             .of(Severity::Unusable)
             .map(|finding| finding.problem.what.as_str())
@@ -650,7 +652,7 @@ mod tests {
             (name("username:j"), good.as_bytes()),
             (name("x:2"), elsewhere.as_bytes()),
         ];
-        let findings = judge_external_ids(taken, |_| true);
+        let findings = check_external_ids(taken, |_| true);
         assert_eq!(findings.of(Severity::Error).count(), 1);
     }
 
@@ -669,13 +671,13 @@ mod tests {
             .map(|(key, text)| (key.as_str(), text.as_str()))
             .collect();
         assert_eq!(
-            judge(&texts),
+            check(&texts),
             ["error: refs/meta/external-ids: account 5 has 101 external IDs; keep at most 100"]
         );
-        assert_eq!(judge(&texts[1..]), [""; 0]);
+        assert_eq!(check(&texts[1..]), [""; 0]);
         let faults = [NoteFault::NotANote("README".to_owned())];
         assert!(
-            judge_notes(&faults).lines()[0]
+            check_notes(&faults).lines()[0]
                 .starts_with("error: refs/meta/external-ids: `README` is not a note")
         );
     }
@@ -690,11 +692,11 @@ mod tests {
         ) {
             let paths = FILES.into_iter().chain(["other"]);
             let files = paths.zip(contents.clone()).map(|(path, content)| (path.to_owned(), content)).collect();
-            drop(judge_user_branch(&files, &[], RULES).lines());
+            drop(check_user_branch(&files, &[], RULES).lines());
             let files = FILES.map(|path| (path.to_owned(), text.as_bytes().to_vec())).into();
-            drop(judge_user_branch(&files, &[], RULES).lines());
+            drop(check_user_branch(&files, &[], RULES).lines());
             let name = NoteName::from_bytes([0; 20]);
-            drop(judge_external_ids([(name, contents[0].as_slice()), (name, text.as_bytes())], |_| true).lines());
+            drop(check_external_ids([(name, contents[0].as_slice()), (name, text.as_bytes())], |_| true).lines());
         }
     }
 }

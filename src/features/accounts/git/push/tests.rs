@@ -156,7 +156,7 @@ impl CheckedPushes {
             pack: &[],
         };
         let from = ("localhost", None);
-        let checked = push(
+        let pushed = push(
             &self.users,
             &self.caller,
             &view,
@@ -164,13 +164,13 @@ impl CheckedPushes {
             Some(&pack),
             from,
         );
-        let checked = checked.await.unwrap();
+        let pushed = pushed.await.unwrap();
         // Nothing was imported, so there are no parts without effect that may stay.
         let unusable = checked.of_severity(Severity::Unusable);
         let errors = checked.errors().chain(unusable);
         Verdicts {
-            refused: checked.outcomes[0].refused.clone(),
-            lines: checked.lines,
+            refused: pushed.outcomes[0].refused.clone(),
+            lines: pushed.lines,
             errors: errors.map(ToString::to_string).collect(),
         }
     }

@@ -90,8 +90,8 @@ impl ReviewVerdict {
 /// as in GitHub's own rules. The author can change the base branch after a review and choose one with any code, so
 /// older approvals do not count.
 pub(super) async fn approval(github: &GitHub, at: &PullRef) -> Result<Approval, RequestFailure> {
-    let pull = github.pull_answer(at).await?;
-    let newest = newest_reviews(github, at, pull.author()).await?;
+    let (pull, newest) = tokio::try_join!(github.pull_answer(at), newest_reviews(github, at))?;
+    let newest = of_others(github, at, newest, pull.author()).await?;
     let mut approval = approval_of(&newest);
     if pull.is_public() {
         approval = only_writers(github, &at.repo, approval).await?;
@@ -122,7 +122,8 @@ pub(super) async fn approval_of_writers(
     at: &PullRef,
     author: Option<&str>,
 ) -> Result<Approval, RequestFailure> {
-    let newest = newest_reviews(github, at, author).await?;
+    let newest = newest_reviews(github, at).await?;
+    let newest = of_others(github, at, newest, author).await?;
     only_writers(github, &at.repo, approval_of(&newest)).await
 }
 
@@ -147,13 +148,11 @@ async fn base_changed_at(
     Ok(newest)
 }
 
-/// Returns the newest review of each person by login. GitHub lists reviews in the order of time. Those of the author
-/// and of Lockkeeper itself are left out.
-async fn newest_reviews(
-    github: &GitHub,
-    at: &PullRef,
-    author: Option<&str>,
-) -> Result<BTreeMap<String, NewestReview>, RequestFailure> {
+/// Newest review of each person by login.
+type NewestReviews = BTreeMap<String, NewestReview>;
+
+/// Returns the newest review of each person. GitHub lists reviews in the order of time.
+async fn newest_reviews(github: &GitHub, at: &PullRef) -> Result<NewestReviews, RequestFailure> {
     let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.subject);
     let mut pages = Pages::new(
         github,
@@ -162,7 +161,7 @@ async fn newest_reviews(
         "",
         format!("the reviews of {}", short(at)),
     );
-    let mut newest: BTreeMap<String, NewestReview> = BTreeMap::new();
+    let mut newest = NewestReviews::new();
     while let Some(page) = pages.next::<ReviewAnswer>().await? {
         for review in page {
             let (commit, submitted_at) = (review.commit(), review.submitted_at);
@@ -178,6 +177,16 @@ async fn newest_reviews(
             }
         }
     }
+    Ok(newest)
+}
+
+/// Leaves out the reviews of the author and of Lockkeeper itself.
+async fn of_others(
+    github: &GitHub,
+    at: &PullRef,
+    mut newest: NewestReviews,
+    author: Option<&str>,
+) -> Result<NewestReviews, RequestFailure> {
     newest.retain(|login, _| author.is_none_or(|author| !author.eq_ignore_ascii_case(login)));
     if !newest.is_empty() {
         // Code that runs beside the server may obtain its token and review with it.
@@ -188,7 +197,7 @@ async fn newest_reviews(
 }
 
 /// Sorts the reviewers by their verdicts.
-fn approval_of(newest: &BTreeMap<String, NewestReview>) -> Approval {
+fn approval_of(newest: &NewestReviews) -> Approval {
     let of = |wanted: ReviewVerdict| {
         newest
             .iter()

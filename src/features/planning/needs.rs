@@ -64,6 +64,18 @@ impl Findings {
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }
 
+    /// Returns who approved the pull request, and whether it could be merged.
+    pub async fn of_pull(
+        &self,
+        cx: &CommandCx<'_>,
+        kind: RunKind,
+    ) -> (
+        Result<Approval, ForgeError>,
+        Result<Mergeability, ForgeError>,
+    ) {
+        tokio::join!(self.approval(cx), self.mergeability(cx, kind))
+    }
+
     /// Returns how far the current base branch is ahead of the planned commit.
     async fn base(
         &self,

@@ -130,7 +130,20 @@ async fn run(
     if when == IdleStatuses::IfAsked && !is_asked && !work.projects.is_empty() {
         cx.status(pending()).await?;
     }
-    if policy_checks::is_on(cx, &work, work.projects.iter().map(|project| &project.key)) {
+    tokio::select! {
+        reply = boxed(|| plan_projects(cx, &work, command, wanted)) => reply,
+        never = work.ask_early(cx, RunKind::Plan) => match never {},
+    }
+}
+
+/// Plans the projects that were selected.
+async fn plan_projects(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    command: &PlanCommand,
+    wanted: &ProjectSelection<'_>,
+) -> Result<Reply, JobError> {
+    if policy_checks::is_on(cx, work, work.projects.iter().map(|project| &project.key)) {
         let running = replies::policies_status(cx.ctx, status::policies_running());
         cx.status(running).await?;
     }
@@ -148,8 +161,8 @@ async fn run(
         end_obsolete_statuses(cx, &keep).await?;
     }
     let lacking = work.lacking(cx).await?;
-    let denied = denied(cx, &work).await?;
-    let locks = boxed(|| take_locks(cx, &work, command, wanted, &denied)).await?;
+    let denied = denied(cx, work).await?;
+    let locks = boxed(|| take_locks(cx, work, command, wanted, &denied)).await?;
     let order = PlanRequest {
         command,
         wanted,
@@ -164,7 +177,7 @@ async fn run(
         let groups = stage
             .members
             .iter()
-            .map(|group| boxed(|| plan_group(cx, &work, group, &order, halted.as_ref())));
+            .map(|group| boxed(|| plan_group(cx, work, group, &order, halted.as_ref())));
         let reports = join_all(groups).await;
         cx.abandoned()?;
         progress.add(
@@ -181,7 +194,7 @@ async fn run(
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);
     }
-    let reply = boxed(|| answer(cx, &work, reports, &order)).await?;
+    let reply = boxed(|| answer(cx, work, reports, &order)).await?;
     let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
     Ok(Reply {
         notes: lacking.into_iter().chain(reply.notes).collect(),

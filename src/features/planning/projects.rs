@@ -14,6 +14,7 @@ mod view;
 mod wanted;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -525,6 +526,20 @@ impl Work {
         }
     }
 
+    /// Asks the forge for the facts that commands of the workflows need, and never returns. A plan awaits this together
+    /// with taking the locks and making the checkout. Right after a push, the answer takes seconds.
+    pub async fn ask_early(&self, cx: &CommandCx<'_>, kind: RunKind) -> Infallible {
+        let mut workflows = self
+            .projects
+            .iter()
+            .map(|project| self.policies(&project.key).workflow(&project.key));
+        if !cx.pull.at.subject.is_application() && workflows.any(|flow| flow.runs_commands()) {
+            // Whoever needs the answers while they are on their way waits for them, and asks again after an error.
+            drop(self.findings.of_pull(cx, kind).await);
+        }
+        std::future::pending().await
+    }
+
     /// Collects the facts for commands of the workflow. The forge is asked only if there are any; an unknown fact is
     /// `false`.
     async fn facts(
@@ -542,10 +557,7 @@ impl Work {
             (facts.approved, facts.mergeable) = (Some(false), Some(false));
             return facts;
         }
-        let (approval, mergeability) = tokio::join!(
-            self.findings.approval(cx),
-            self.findings.mergeability(cx, kind)
-        );
+        let (approval, mergeability) = self.findings.of_pull(cx, kind).await;
         let approved = approval.is_ok_and(|approval| approval.is_given_for(&cx.pull.head));
         let mergeable = matches!(
             mergeability,

@@ -534,7 +534,7 @@ impl Work {
             .iter()
             .map(|project| self.policies(&project.key).workflow(&project.key));
         if !cx.pull.at.subject.is_application() && workflows.any(|flow| flow.runs_commands()) {
-            // Whoever needs the answers while they are on their way waits for them, and asks again after an error.
+            // The projects wait for the answers if they need them earlier, and ask again after an error.
             drop(self.findings.of_pull(cx, kind).await);
         }
         std::future::pending().await

@@ -77,10 +77,10 @@ pub use pages::{
     FoundNames, ListedState, NameSearch, PackageContents, package_contents, readme_html,
 };
 pub use peers::{
-    CheckedDiff, CheckedItem, DownloadReport, ExchangeSettings, Invitation, JoinFault, JoinOutcome,
-    JoinRequest, JoinedPeer, NamePatterns, NewInvitation, PageFault, Peer, PeerConflict,
-    PeerExchange, PeerLimits, PeerPushes, PeerState, PeerTerms, PeerUrl, PeerWalk, PullReport,
-    PushReport, WaitingDownload, check_join, check_members, check_page, check_push,
+    CheckedDiff, CheckedItem, DownloadReport, ExchangeSettings, Invitation, InvitationId,
+    JoinFault, JoinOutcome, JoinRequest, JoinedPeer, NamePatterns, NewInvitation, PageFault, Peer,
+    PeerConflict, PeerExchange, PeerLimits, PeerPushes, PeerState, PeerTerms, PeerUrl, PeerWalk,
+    PullReport, PushReport, WaitingDownload, check_join, check_members, check_page, check_push,
 };
 pub(crate) use peers::{PeerServer, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};

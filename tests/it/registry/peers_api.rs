@@ -1,5 +1,7 @@
 //! Scripts that invite, join and change other deployments, with the rules and reasons of the command line.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
 use base64::Engine as _;
@@ -10,7 +12,7 @@ use lockkeeper_registry::signed_note::NoteSigner;
 use serde_json::{Value, json};
 
 use super::deployments::{Answered, Deployment, name};
-use super::pages::{SIGNED_IN, page};
+use super::pages::{SIGNED_IN, page, text};
 use super::peers::{MODULE, VPC};
 use super::people_api::{KIM, LEE, OPS, json as read, script, signed};
 use super::world::Office;
@@ -19,6 +21,8 @@ use crate::support::program::lockkeeper;
 
 store_test!(
     a_script_invites_joins_and_changes_deployments,
+    open_invitations_are_listed_and_withdrawn,
+    the_command_line_lists_and_withdraws_invitations,
     a_script_is_told_what_is_wrong_with_a_change,
     a_script_is_told_that_only_the_other_side_has_joined,
     a_server_joins_two_deployments_at_a_time,
@@ -179,6 +183,149 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
     let mut reasons = events.iter().map(|event| &event.event.cause.reason);
     let joined = "one.example.com joined: share module two/*; accept module acme/*; visibility owner (by a script)";
     assert!(reasons.any(|reason| reason == joined), "{events:?}");
+}
+
+async fn open_invitations_are_listed_and_withdrawn(db: &TestDb) {
+    let one = open(db, ONE).await;
+    let two = open(db, TWO).await;
+    let three = "https://three.example.com";
+    let invited = async |body: Value| {
+        let (status, invited) = post(&one, INVITATIONS, &body).await;
+        assert_eq!(status, 201, "{invited}");
+        let field = |name: &str| invited[name].as_str().unwrap().to_owned();
+        (field("id"), field("word"))
+    };
+    let (of_two, word) = invited(json!({"url": two.url, "share": ["*"]})).await;
+    let terms = json!({
+        "url": three, "accept": ["module three/*"], "visibility": "owner", "expires": "12h",
+    });
+    let (of_three, _) = invited(terms).await;
+    let open_ones = async || read(&one.server, INVITATIONS, OPS).await["invitations"].clone();
+    let listed = open_ones().await;
+    let expected = json!([
+        {
+            "id": of_three,
+            "url": three,
+            "shares": [],
+            "accepts": ["module three/*"],
+            "visibility": "owner",
+            "created_by": "ops",
+            "created_at": "2026-03-02T09:00:00Z",
+            "expires_at": "2026-03-02T21:00:00Z",
+        },
+        {
+            "id": of_two,
+            "url": two.url,
+            "shares": ["*"],
+            "accepts": [],
+            "visibility": "public",
+            "created_by": "ops",
+            "created_at": "2026-03-02T09:00:00Z",
+            "expires_at": "2026-03-03T09:00:00Z",
+        },
+    ]);
+    assert_eq!(listed, expected);
+    let shown = page(&one.server, "/registry/peers", Some(OPS)).await;
+    let on_page = text(shown.text());
+    for part in [
+        "Open invitations 2\n",
+        &format!("{three}\n{of_three}\n"),
+        "reads: nothing\ncounts for: module three/*\nvisibility: owner\n",
+        "reads: *\ncounts for: nothing\nvisibility: public\n",
+    ] {
+        assert!(on_page.contains(part), "{part}: {on_page}");
+    }
+    assert!(!shown.text().contains("lki_") && !shown.text().contains(&word));
+
+    // A word that was withdrawn joins nobody.
+    let none = json!({});
+    for (id, invitation) in [(&of_three, &expected[0]), (&of_two, &expected[1])] {
+        let path = format!("{INVITATIONS}/{id}");
+        let (status, withdrawn) = sent(&one, Method::DELETE, &path, &none).await;
+        assert_eq!((status, &withdrawn), (200, invitation));
+    }
+    let request = json!({"url": one.url, "word": word});
+    let (status, told) = post(&two, PEERS, &request).await;
+    assert_eq!(status, 502, "{told}");
+    let detail = told["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("there is no invitation with this word"),
+        "{told}"
+    );
+    assert_eq!(open_ones().await, json!([]));
+    for id in [of_three.as_str(), "none"] {
+        let path = format!("{INVITATIONS}/{id}");
+        let (status, told) = sent(&one, Method::DELETE, &path, &none).await;
+        let detail = format!(
+            "There is no open invitation {id}. GET {INVITATIONS} lists all of them. Nothing was changed."
+        );
+        assert_eq!((status, &told["detail"]), (404, &detail.into()));
+    }
+    let events = one.store().lock_event_list(100).await.unwrap();
+    let mut reasons = events.iter().map(|event| &event.event.cause.reason);
+    let withdrawn = format!("withdrew the invitation of {three} (by a script)");
+    assert!(reasons.any(|reason| *reason == withdrawn), "{events:?}");
+
+    // Neither does one that has expired or was used.
+    let (_, word) = invited(json!({"url": two.url, "expires": "1h"})).await;
+    invited(json!({"url": two.url, "expires": "30m"})).await;
+    one.db.clock.advance(Duration::from_mins(30));
+    assert_eq!(open_ones().await.as_array().unwrap().len(), 1);
+    let request = json!({"url": one.url, "word": word});
+    let (status, told) = post(&two, PEERS, &request).await;
+    assert_eq!(status, 201, "{told}");
+    assert_eq!(open_ones().await, json!([]));
+}
+
+async fn the_command_line_lists_and_withdraws_invitations(db: &TestDb) {
+    let one = open(db, ONE).await;
+    let run = |command: &[&str], args: &[&str]| {
+        let command = [&["registry", "peers"], command].concat();
+        lockkeeper(&command, &one.db.url, args, &[])
+    };
+    let none = run(&["invitations"], &[]);
+    assert_eq!(
+        (none.code, none.out.as_str()),
+        (0, "There are no open invitations.\n")
+    );
+    let terms = [
+        "--url",
+        "https://two.example.com",
+        "--accept",
+        "module two/*",
+    ];
+    let invited = run(&["invite"], &[&terms[..], &["--json"]].concat());
+    assert_eq!(invited.code, 0, "{}", invited.err);
+    let invited: Value = serde_json::from_str(&invited.out).unwrap();
+    let id = invited["id"].as_str().unwrap();
+
+    let shown = run(&["invitations"], &[]);
+    let (begin, end) = (
+        format!("{id} for https://two.example.com: invited by "),
+        "; share nothing; accept module two/*; visibility public\n",
+    );
+    let is_line = shown.out.starts_with(&begin) && shown.out.ends_with(end);
+    assert!(
+        is_line && shown.out.contains(", ends at 2"),
+        "{}",
+        shown.out
+    );
+    let listed = run(&["invitations"], &["--json"]);
+    let withdrawn = run(&["withdraw", id], &["--json"]);
+    assert_eq!((withdrawn.code, &withdrawn.out), (0, &listed.out));
+    let withdrawn: Value = serde_json::from_str(&withdrawn.out).unwrap();
+    assert_eq!(
+        (&withdrawn["id"], &withdrawn["word"]),
+        (&id.into(), &Value::Null)
+    );
+
+    let again = run(&["withdraw", id], &[]);
+    let refused = format!(
+        "error: there is no open invitation {id}. `lockkeeper registry peers invitations` lists all of them\n"
+    );
+    assert_eq!((again.code, again.err), (1, refused));
+    assert_eq!(run(&["withdraw", "x"], &[]).code, 2);
+    assert_eq!(run(&["invitations"], &["--json"]).out, "");
 }
 
 async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
@@ -371,9 +518,10 @@ async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &Tes
         is_of_peers && route.method != Method::GET
     });
     let changes: Vec<_> = changes.collect();
-    assert_eq!(changes.len(), 7, "{changes:?}");
+    assert_eq!(changes.len(), 8, "{changes:?}");
     for route in changes {
-        let (method, path) = (route.method, route.path.replace("{name}", TWO));
+        let path = route.path.replace("{name}", TWO).replace("{id}", "none");
+        let method = route.method;
         for (server, who, status) in [
             (&server, KIM, 403),
             (&server, LEE, 403),
@@ -410,8 +558,11 @@ async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &Tes
         }
     }
     for who in [KIM, LEE] {
-        let answer = page(&server, &format!("{PEERS}/{TWO}"), Some(who)).await;
-        assert_eq!(answer.status.as_u16(), 403, "{who}");
+        let peer = format!("{PEERS}/{TWO}");
+        for path in [peer.as_str(), INVITATIONS] {
+            let answer = page(&server, path, Some(who)).await;
+            assert_eq!(answer.status.as_u16(), 403, "{who} {path}");
+        }
     }
     assert!(db.store().registry_peers().await.unwrap().is_empty());
 }

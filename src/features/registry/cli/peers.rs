@@ -1,4 +1,5 @@
-//! `lockkeeper registry peers (invite | join | list | show | change | approve | suspend | resume | remove)`.
+//! `lockkeeper registry peers (invite | invitations | withdraw | join | list | show | change | approve | suspend | resume |
+//! remove)`.
 
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use lockkeeper_registry::signed_note::NoteVerifier;
 
 use super::super::namespaces::Visibility;
 use super::super::peers::{
-    INVITATION_TIME, InvitationView, JoinRequest, NamePatterns, NewInvitation, Peer, PeerChange,
-    PeerTerms, PeerUrl, PeerView, PeerWithConflicts, TOO_MANY_INVITATIONS, UnchangedPeer,
-    change_peer, conflicts_with, fingerprint, invitation_time, invite, join,
+    INVITATION_TIME, Invitation, InvitationId, InvitationView, JoinRequest, NamePatterns,
+    NewInvitation, OpenInvitationView, Peer, PeerChange, PeerTerms, PeerUrl, PeerView,
+    PeerWithConflicts, TOO_MANY_INVITATIONS, UnchangedPeer, change_peer, conflicts_with,
+    fingerprint, invitation_time, invite, join, terms_text,
 };
 use super::{RegistryFlags, cause, log_key};
 use crate::clock::{Clock as _, SystemClock};
@@ -37,6 +39,25 @@ pub(in crate::features::registry) enum PeersArgs {
         /// Time after which the word cannot be used any more, at most 7d
         #[arg(long, value_name = "TIME", default_value = INVITATION_TIME, value_parser = lifetime)]
         expires: Duration,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Show the invitations that nobody has used yet, without their words
+    Invitations {
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// End an invitation, so that nobody can join with its word
+    ///
+    /// Exit code 1: there is no such invitation, or it was used or has expired.
+    Withdraw {
+        /// Identifier, as `invitations` shows it
+        #[arg(value_name = "ID")]
+        id: InvitationId,
         #[command(flatten)]
         format: OutputFormat,
         #[command(flatten)]
@@ -203,6 +224,33 @@ impl PeersArgs {
                     expires,
                 };
                 print_invitation(&store, new, format, terminal).await
+            }
+            Self::Invitations { format, database } => {
+                let open = database.open().await?.registry_invitations().await;
+                let open = open.context("the invitations cannot be read")?;
+                if open.is_empty() && !format.is_json() {
+                    terminal.line("There are no open invitations.")?;
+                }
+                for invitation in &open {
+                    show_invitation(invitation, format, terminal)?;
+                }
+                Ok(ExitStatus::Success)
+            }
+            Self::Withdraw {
+                id,
+                format,
+                database,
+            } => {
+                let store = database.open().await?;
+                let withdrawn = store.registry_invitation_withdraw(&id, &cause("")).await;
+                let withdrawn = withdrawn.context("the invitation was not withdrawn")?;
+                let Some(invitation) = withdrawn else {
+                    terminal.note(format_args!(
+                        "error: there is no open invitation {id}. `lockkeeper registry peers invitations` lists all of them"
+                    ));
+                    return Ok(ExitStatus::Failure);
+                };
+                show_invitation(&invitation, format, terminal)
             }
             Self::Join {
                 url,
@@ -439,6 +487,35 @@ fn show(peer: &Peer, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitR
     let json = serde_json::to_string(&PeerView::new(peer, SystemClock.now()))?;
     format.print(terminal, || json, || text(peer))?;
     Ok(ExitStatus::Success)
+}
+
+fn show_invitation(
+    invitation: &Invitation,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let json = serde_json::to_string(&OpenInvitationView::new(invitation))?;
+    format.print(terminal, || json, || invitation_text(invitation))?;
+    Ok(ExitStatus::Success)
+}
+
+fn invitation_text(invitation: &Invitation) -> String {
+    let invited = match invitation.created_at {
+        Some(at) => format!(" at {}", time(at)),
+        None => String::new(),
+    };
+    safe(&format!(
+        "{} for {}: invited by {}{invited}, ends at {}; {}",
+        invitation.id,
+        invitation.url,
+        invitation.created_by,
+        time(invitation.expires_at),
+        terms_text(
+            &invitation.shares,
+            &invitation.accepts,
+            invitation.visibility
+        )
+    ))
 }
 
 fn text(peer: &Peer) -> String {

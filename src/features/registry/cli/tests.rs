@@ -651,7 +651,7 @@ fn with_json_each_line_of_each_command_is_an_object() {
     machine.hear_of_others(&"github.com/acme/terraform-aws-vpc".parse().unwrap());
     let vpc = machine.write("vpc", &[("main.tf", "# VPC\n")]);
     let word = format!("{}/word", machine.write("words", &[("word", "none")]));
-    let mut token = String::new();
+    let (mut token, mut invitation) = (String::new(), String::new());
     let commands = leaves(&RegistryArgs::command(), "");
     let mut left: BTreeSet<&String> = commands.keys().collect();
     let failure = ExitStatus::Failure;
@@ -697,6 +697,9 @@ fn with_json_each_line_of_each_command_is_an_object() {
         ("tokens list", SUCCESS, 1),
         ("tokens revoke TOKEN", SUCCESS, 1),
         ("peers invite --url https://four.example.com", SUCCESS, 1),
+        ("peers invitations", SUCCESS, 1),
+        ("peers withdraw INVITATION", SUCCESS, 1),
+        ("peers withdraw INVITATION", failure, 0),
         // The file has no word, so nothing is sent.
         (
             "peers join https://four.example.com --word-file WORD",
@@ -732,6 +735,7 @@ fn with_json_each_line_of_each_command_is_an_object() {
             "DIR" => vpc.as_str(),
             "WORD" => word.as_str(),
             "TOKEN" => token.as_str(),
+            "INVITATION" => invitation.as_str(),
             text => text,
         });
         let words: Vec<&str> = words.collect();
@@ -740,6 +744,9 @@ fn with_json_each_line_of_each_command_is_an_object() {
         assert!(lines.iter().all(Value::is_object), "{line}: {lines:?}");
         if path == "tokens create" {
             lines[0]["id"].as_str().unwrap().clone_into(&mut token);
+        }
+        if path == "peers invite" {
+            lines[0]["id"].as_str().unwrap().clone_into(&mut invitation);
         }
         left.remove(path);
     }

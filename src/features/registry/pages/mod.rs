@@ -141,6 +141,7 @@ impl FromRequestParts<Arc<WebState>> for RegistryPages {
 pub(super) fn routes() -> Routes<Arc<WebState>> {
     const PEERS: &str = "/api/registry/peers";
     const PEER: &str = "/api/registry/peers/{name}";
+    const INVITATIONS: &str = "/api/registry/invitations";
     Routes::new()
         .get("/registry", Facts.and_limited(), names::list)
         .get(
@@ -163,7 +164,13 @@ pub(super) fn routes() -> Routes<Arc<WebState>> {
         )
         .get(PEERS, Facts.and_limited(), peers_api::list)
         .post(PEERS, Account, peers_api::join)
-        .post("/api/registry/invitations", Account, peers_api::invite)
+        .get(INVITATIONS, Facts.and_limited(), peers_api::invitations)
+        .post(INVITATIONS, Account, peers_api::invite)
+        .delete(
+            "/api/registry/invitations/{id}",
+            Account,
+            peers_api::withdraw,
+        )
         .get(PEER, Facts.and_limited(), peers_api::show)
         .post(PEER, Account, peers_api::change)
         .delete(PEER, Account, peers_api::remove)

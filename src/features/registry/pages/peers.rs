@@ -6,7 +6,9 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::super::peers::{ConflictView, PeerState, PeerView, PeersView, fingerprint};
+use super::super::peers::{
+    ConflictView, OpenInvitationView, PeerState, PeerView, PeersView, fingerprint,
+};
 use super::{PageScope, RegistryPages};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::{Badge, size};
@@ -22,6 +24,7 @@ struct PeersPage {
     fingerprint: String,
     downloads: i64,
     peers: Vec<PeerEntry>,
+    invitations: Vec<OpenInvitationView>,
     conflicts: Vec<ConflictView>,
     /// True if the person does not see peers.
     is_closed: bool,
@@ -98,6 +101,7 @@ pub(super) async fn list_peers(
             fingerprint: fingerprint(registry.verifier()),
             downloads: 0,
             peers: Vec::new(),
+            invitations: Vec::new(),
             conflicts: Vec::new(),
             is_closed: true,
         };
@@ -109,6 +113,7 @@ pub(super) async fn list_peers(
         fingerprint: seen.fingerprint,
         downloads: seen.downloads,
         peers: seen.peers.into_iter().map(PeerEntry::from).collect(),
+        invitations: OpenInvitationView::read(&web.store).await?,
         conflicts: seen.conflicts,
         is_closed: false,
     };

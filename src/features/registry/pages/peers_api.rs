@@ -5,6 +5,8 @@
 //! | `GET /api/registry/peers` | `list` |
 //! | `GET /api/registry/peers/{name}` | `show` |
 //! | `POST /api/registry/invitations` | `invite` |
+//! | `GET /api/registry/invitations` | `invitations` |
+//! | `DELETE /api/registry/invitations/{id}` | `withdraw` |
 //! | `POST /api/registry/peers` | `join` |
 //! | `POST /api/registry/peers/{name}` | `change` |
 //! | `POST /api/registry/peers/{name}/approve`, `…/suspend`, `…/resume` | the same |
@@ -25,9 +27,10 @@ use tracing::{error, warn};
 
 use super::super::namespaces::Visibility;
 use super::super::peers::{
-    INVITATION_TIME, InvitationView, JoinFault, JoinRequest, NamePatterns, NewInvitation,
-    PeerChange, PeerTerms, PeerUrl, PeerView, PeerWithConflicts, PeersView, TOO_MANY_INVITATIONS,
-    UnchangedPeer, change_peer, conflicts_with, invitation_time,
+    INVITATION_TIME, InvitationId, InvitationView, InvitationsView, JoinFault, JoinRequest,
+    NamePatterns, NewInvitation, OpenInvitationView, PeerChange, PeerTerms, PeerUrl, PeerView,
+    PeerWithConflicts, PeersView, TOO_MANY_INVITATIONS, UnchangedPeer, change_peer, conflicts_with,
+    invitation_time,
 };
 use super::{PageScope, RegistryPages};
 use crate::authz::Resource;
@@ -255,6 +258,39 @@ pub(super) async fn invite(
     })?;
     let view = InvitationView::new(&word, pages.0.registry.verifier());
     Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// `GET /api/registry/invitations`: those that nobody has used. Nobody can read their words.
+pub(super) async fn invitations(
+    State(web): State<Arc<WebState>>,
+    visible: VisibleScope,
+    pages: RegistryPages,
+) -> Result<Json<InvitationsView>, WebError> {
+    require_peer_access(&web, &pages, &visible).await?;
+    Ok(Json(InvitationsView::read(&web.store).await?))
+}
+
+/// `DELETE /api/registry/invitations/{id}`; answers with the invitation that was withdrawn.
+pub(super) async fn withdraw(
+    State(web): State<Arc<WebState>>,
+    Script(who): Script,
+    _: RegistryPages,
+    Segment(asked): Segment,
+) -> Result<Json<OpenInvitationView>, WebError> {
+    let cause = permit(&web, &who).await?;
+    let id: Option<InvitationId> = asked.parse().ok();
+    let withdrawn = match &id {
+        Some(id) => web.store.registry_invitation_withdraw(id, &cause).await?,
+        None => None,
+    };
+    let invitation = withdrawn.ok_or_else(|| {
+        let message = format!(
+            "There is no open invitation {}. GET /api/registry/invitations lists all of them.",
+            shown(&asked)
+        );
+        WebError::new(StatusCode::NOT_FOUND, "Invitation not found", message).unchanged()
+    })?;
+    Ok(Json(OpenInvitationView::new(&invitation)))
 }
 
 /// `POST /api/registry/peers`

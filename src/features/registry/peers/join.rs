@@ -16,7 +16,8 @@ use super::super::namespaces::Visibility;
 use super::super::service::Registry;
 use super::client::{ClientFault, MAX_REFUSAL, PeerClient};
 use super::model::{
-    Invitation, NamePatterns, Peer, PeerUrl, is_token, is_word, new_token, new_word, secret_hash,
+    Invitation, InvitationId, NamePatterns, Peer, PeerUrl, is_token, is_word, new_token, new_word,
+    secret_hash,
 };
 use super::store::{JoinOutcome, JoinedPeer};
 use crate::config::parse_duration;
@@ -28,8 +29,8 @@ use crate::store::Store;
 /// Usual time after which an invitation ends.
 pub(in crate::features::registry) const INVITATION_TIME: &str = "24h";
 
-/// Maximum time after which an invitation ends. Nobody can withdraw one, and there is a maximum number of them, so one that
-/// lasts for months would keep others out.
+/// Maximum time after which an invitation ends. There is a maximum number of them, so ones that last for months would keep
+/// others out.
 const MAX_INVITATION_TIME: Duration = Duration::from_hours(7 * 24);
 
 /// Parses the time after which an invitation ends.
@@ -45,7 +46,7 @@ pub(in crate::features::registry) fn invitation_time(text: &str) -> Result<Durat
 
 /// Reason why a deployment was not invited.
 pub(in crate::features::registry) const TOO_MANY_INVITATIONS: &str =
-    "there are too many invitations. Wait until some of them have expired";
+    "there are too many invitations. Withdraw some of them, or wait until they have expired";
 
 /// An invitation of another deployment.
 #[derive(Clone, Debug)]
@@ -224,16 +225,19 @@ pub(in crate::features::registry) async fn invite(
     cause: &Cause,
 ) -> Result<Option<Secret>, sqlx::Error> {
     let word = new_word();
+    let hash = secret_hash(word.expose());
     let expires = TimeDelta::from_std(new.expires).unwrap_or(TimeDelta::days(1));
+    let now = store.now();
     let invitation = Invitation {
+        id: InvitationId::of(&hash),
         url: new.url,
         shares: new.shares,
         accepts: new.accepts,
         visibility: new.visibility,
         created_by: cause.actor.login.clone(),
-        expires_at: store.now() + expires,
+        created_at: Some(now),
+        expires_at: now + expires,
     };
-    let hash = secret_hash(word.expose());
     let is_invited = store.registry_invite(&hash, &invitation, cause).await?;
     Ok(is_invited.then_some(word))
 }

@@ -53,8 +53,8 @@ pub use self::join::{JoinFault, JoinRequest, NewInvitation, check_join};
 pub(super) use self::merge::Makers;
 pub(super) use self::model::fingerprint;
 pub use self::model::{
-    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState, PeerUrl,
-    PeerWalk,
+    Invitation, InvitationId, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState,
+    PeerUrl, PeerWalk,
 };
 pub use self::page::{CheckedDiff, CheckedItem, PageFault, check_page};
 use self::pull::LastAsked;
@@ -63,9 +63,11 @@ pub use self::pull::{PullReport, check_members};
 pub(super) use self::push::PUSH;
 pub use self::push::{PushReport, check_push};
 pub(crate) use self::server::{PeerServer, routes};
+pub(super) use self::store::terms_text;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
 pub(super) use self::view::{
-    ConflictView, InvitationView, PeerView, PeerWithConflicts, PeersView, conflicts_with,
+    ConflictView, InvitationView, InvitationsView, OpenInvitationView, PeerView, PeerWithConflicts,
+    PeersView, conflicts_with,
 };
 use super::service::{Registry, RegistryError};
 use crate::config::server::{OwnRegistry, RegistryMisses};

@@ -384,9 +384,57 @@ pub struct PeerConflict {
     pub since: DateTime<Utc>,
 }
 
+/// Identifier of an invitation: the beginning of the hash of its word. Nobody finds the word with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvitationId(String);
+
+/// A text is not the identifier of an invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "an invitation has an identifier of {} digits and letters from a to f",
+    InvitationId::LENGTH
+)]
+pub struct InvalidInvitationId;
+
+impl InvitationId {
+    /// Length of an identifier in characters. The store knows it as well.
+    const LENGTH: usize = 16;
+
+    /// Returns the identifier of the invitation with this hash.
+    pub(super) fn of(word: &Sha256Digest) -> Self {
+        Self(word.as_str().chars().take(Self::LENGTH).collect())
+    }
+
+    /// Returns the text of the identifier.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for InvitationId {
+    type Err = InvalidInvitationId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidInvitationId> {
+        let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        if text.len() == Self::LENGTH && text.chars().all(is_digit) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidInvitationId)
+        }
+    }
+}
+
+impl fmt::Display for InvitationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
 /// An invitation that nobody has used yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invitation {
+    /// Identifier, by which people name the invitation.
+    pub id: InvitationId,
     /// Address of the invited deployment.
     pub url: PeerUrl,
     /// Names that it may read.
@@ -397,6 +445,8 @@ pub struct Invitation {
     pub visibility: Visibility,
     /// Login of the person who invited it.
     pub created_by: String,
+    /// Time at which somebody invited it. `None`: an earlier release did not store it.
+    pub created_at: Option<DateTime<Utc>>,
     /// End of the invitation.
     pub expires_at: DateTime<Utc>,
 }

@@ -12,8 +12,8 @@ use super::super::namespaces::Visibility;
 use super::super::state::registry_access_changed_in_tx;
 use super::super::store::{broken, key_of, log_hold_in_tx, registry_event};
 use super::model::{
-    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState, PeerUrl,
-    PeerWalk,
+    Invitation, InvitationId, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState,
+    PeerUrl, PeerWalk,
 };
 use crate::model::{Cause, LockEventKind, Sha256Digest};
 use crate::seal::{KeyName, SealedText};
@@ -233,24 +233,38 @@ impl PeerRow {
     }
 }
 
+macro_rules! invitation_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT hash, url, shares, accepts, visibility, created_by, created_at, expires_at \
+             FROM registry_invitations ",
+            $rest
+        )
+    };
+}
+
 #[derive(sqlx::FromRow)]
 struct InvitationRow {
+    hash: Sha256Digest,
     url: PeerUrl,
     shares: NamePatterns,
     accepts: NamePatterns,
     visibility: Visibility,
     created_by: String,
+    created_at: Option<DateTime<Utc>>,
     expires_at: DateTime<Utc>,
 }
 
 impl InvitationRow {
     fn invitation(self) -> Invitation {
         Invitation {
+            id: InvitationId::of(&self.hash),
             url: self.url,
             shares: self.shares,
             accepts: self.accepts,
             visibility: self.visibility,
             created_by: self.created_by,
+            created_at: self.created_at,
             expires_at: self.expires_at,
         }
     }
@@ -295,8 +309,12 @@ fn on_a_line(patterns: &NamePatterns) -> String {
     }
 }
 
-/// Formats what is exchanged with a deployment for the audit log, in the words of the command line.
-fn terms_text(shares: &NamePatterns, accepts: &NamePatterns, visibility: Visibility) -> String {
+/// Formats what is exchanged with a deployment for people, in the words of the command line.
+pub(in crate::features::registry) fn terms_text(
+    shares: &NamePatterns,
+    accepts: &NamePatterns,
+    visibility: Visibility,
+) -> String {
     format!(
         "share {}; accept {}; visibility {visibility}",
         on_a_line(shares),
@@ -358,14 +376,15 @@ impl Store {
         }
         execute!(
             &mut tx,
-            "INSERT INTO registry_invitations (hash, url, shares, accepts, visibility, created_by, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            "INSERT INTO registry_invitations (hash, url, shares, accepts, visibility, created_by, created_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
             word,
             &invitation.url,
             &invitation.shares,
             &invitation.accepts,
             invitation.visibility,
             free_text(&invitation.created_by).as_ref(),
+            invitation.created_at.map(kept_time),
             kept_time(invitation.expires_at),
         )?;
         let terms = terms_text(
@@ -382,10 +401,45 @@ impl Store {
     /// Returns the invitation with this word, unless it was used or has expired.
     pub async fn registry_invitation(&self, word: &Sha256Digest) -> Result<Option<Invitation>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, InvitationRow>(
-            "SELECT url, shares, accepts, visibility, created_by, expires_at FROM registry_invitations \
-             WHERE hash = $1 AND expires_at > $2")
+            invitation_sql!("WHERE hash = $1 AND expires_at > $2"))
             .bind(word).bind(kept_time(self.now())).fetch_optional(db))?;
         Ok(row.map(InvitationRow::invitation))
+    }
+
+    /// Lists the invitations that nobody has used and that have not expired, the one that ends first first.
+    pub async fn registry_invitations(&self) -> Result<Vec<Invitation>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, InvitationRow>(
+            invitation_sql!("WHERE expires_at > $1 ORDER BY expires_at, hash"))
+            .bind(kept_time(self.now())).fetch_all(db))?;
+        Ok(rows.into_iter().map(InvitationRow::invitation).collect())
+    }
+
+    /// Ends an invitation that nobody has used. Returns it, or `None` if there is no such one.
+    pub async fn registry_invitation_withdraw(
+        &self,
+        id: &InvitationId,
+        cause: &Cause,
+    ) -> Result<Option<Invitation>> {
+        let mut tx = self.begin().await?;
+        let row = on_tx!(&mut tx, db => sqlx::query_as::<_, InvitationRow>(
+            invitation_sql!("WHERE SUBSTR(hash, 1, 16) = $1 AND expires_at > $2 ORDER BY hash LIMIT 1"))
+            .bind(id.as_str()).bind(kept_time(self.now())).fetch_optional(db))?;
+        let Some(row) = row else {
+            return tx.roll_back().await.map(|()| None);
+        };
+        let withdrawn = execute!(
+            &mut tx,
+            "DELETE FROM registry_invitations WHERE hash = $1",
+            &row.hash
+        )?;
+        if withdrawn == 0 {
+            // The deployment has joined meanwhile.
+            return tx.roll_back().await.map(|()| None);
+        }
+        let what = format!("withdrew the invitation of {}", row.url);
+        let event = registry_event(LockEventKind::RegistryPeerChanged, None, &what, cause);
+        self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        tx.commit().await.map(|()| Some(row.invitation()))
     }
 
     /// Returns true if the list has a place for the deployment at an address, or has it already.

@@ -13,7 +13,9 @@ use serde::Serialize;
 use super::super::namespaces::Visibility;
 use super::super::service::Registry;
 use super::super::view::checksums_of;
-use super::model::{NamePatterns, Peer, PeerConflict, PeerState, fingerprint};
+use super::model::{
+    Invitation, InvitationId, NamePatterns, Peer, PeerConflict, PeerState, fingerprint, secret_hash,
+};
 use crate::kit::web::text::rfc3339;
 use crate::secret::Secret;
 use crate::store::{Result, Store};
@@ -86,9 +88,32 @@ pub(in crate::features::registry) struct PeerWithConflicts {
 /// An invitation with its one-time word, which is shown once. Has no `Debug`, because the word is a secret.
 #[derive(Serialize)]
 pub(in crate::features::registry) struct InvitationView {
+    /// Identifier of the invitation, by which it can be withdrawn.
+    id: String,
     word: String,
     /// Fingerprint of the key of this deployment.
     fingerprint: String,
+}
+
+/// Invitations that nobody has used yet.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct InvitationsView {
+    invitations: Vec<OpenInvitationView>,
+}
+
+/// An invitation that nobody has used yet, without its word, which is not stored.
+#[derive(Serialize)]
+pub(in crate::features::registry) struct OpenInvitationView {
+    id: String,
+    url: String,
+    /// Names that the deployment may read once it has joined.
+    shares: Vec<String>,
+    /// Names for which its records count then.
+    accepts: Vec<String>,
+    visibility: Visibility,
+    created_by: String,
+    created_at: Option<String>,
+    expires_at: String,
 }
 
 /// A version with two contents.
@@ -152,15 +177,49 @@ impl PeerWithConflicts {
 impl InvitationView {
     pub fn new(word: &Secret, key: &NoteVerifier) -> Self {
         Self {
+            id: InvitationId::of(&secret_hash(word.expose())).to_string(),
             word: word.expose().to_owned(),
             fingerprint: fingerprint(key),
         }
     }
 }
 
+impl InvitationsView {
+    /// Reads all open invitations.
+    pub async fn read(store: &Store) -> Result<Self> {
+        Ok(Self {
+            invitations: OpenInvitationView::read(store).await?,
+        })
+    }
+}
+
+impl OpenInvitationView {
+    /// Reads all open invitations.
+    pub async fn read(store: &Store) -> Result<Vec<Self>> {
+        let open = store.registry_invitations().await?;
+        Ok(open.iter().map(Self::new).collect())
+    }
+
+    pub fn new(invitation: &Invitation) -> Self {
+        Self {
+            id: invitation.id.to_string(),
+            url: invitation.url.to_string(),
+            shares: list(&invitation.shares),
+            accepts: list(&invitation.accepts),
+            visibility: invitation.visibility,
+            created_by: invitation.created_by.clone(),
+            created_at: invitation.created_at.map(rfc3339),
+            expires_at: rfc3339(invitation.expires_at),
+        }
+    }
+}
+
+fn list(patterns: &NamePatterns) -> Vec<String> {
+    patterns.iter().map(ToString::to_string).collect()
+}
+
 impl PeerView {
     pub fn new(peer: &Peer, now: DateTime<Utc>) -> Self {
-        let list = |patterns: &NamePatterns| patterns.iter().map(ToString::to_string).collect();
         let error = peer.error.as_ref();
         Self {
             name: peer.name.to_string(),

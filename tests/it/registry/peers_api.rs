@@ -24,6 +24,7 @@ store_test!(
     open_invitations_are_listed_and_withdrawn,
     the_command_line_lists_and_withdraws_invitations,
     a_script_is_told_what_is_wrong_with_a_change,
+    what_another_service_answers_is_not_shown_with_a_peer,
     a_script_is_told_that_only_the_other_side_has_joined,
     a_server_joins_two_deployments_at_a_time,
     changes_of_peers_are_for_permitted_scripts_of_the_whole_server,
@@ -437,6 +438,57 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
         (after.state, after.shares, after.accepts, after.limits),
         (before.state, before.shares, before.accepts, before.limits)
     );
+}
+
+async fn what_another_service_answers_is_not_shown_with_a_peer(db: &TestDb) {
+    let one = open(db, ONE).await;
+    let two = Deployment::open(db.backend, TWO, &[]).await;
+    one.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    two.join(&one, "*", "*").await;
+    one.office.publish(VPC, &MODULE).await;
+    let at_two = format!("{PEERS}/{TWO}");
+    let told = async |field: &str| read(&one.server, &at_two, OPS).await[field].clone();
+    for (status, body, error) in [
+        (403, "the key is hunter2", "it answers with 403 Forbidden"),
+        (
+            404,
+            "{\"detail\": \"hunter2\"}",
+            "it answers with 404 Not Found",
+        ),
+        (
+            200,
+            "\"hunter2\"",
+            "the page is refused: it is not the JSON of a page (line 1, column",
+        ),
+    ] {
+        two.tamper(move |_, _| Answered {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: Bytes::from_static(body.as_bytes()),
+        });
+        assert_eq!(one.pull().await, 0);
+        let shown = told("error").await;
+        let shown = shown.as_str().unwrap();
+        assert!(shown.starts_with(error), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    two.tamper(|_, _| Answered {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        body: Bytes::from_static(b"hunter2"),
+    });
+    assert_eq!(one.push().await, 0);
+    let why = "it answers with 500 Internal Server Error";
+    assert_eq!(told("push_error").await, why);
+    let shown = page(&one.server, "/registry/peers", Some(OPS)).await;
+    assert!(!shown.text().contains("hunter2"), "{}", shown.text());
+
+    // The reason of a deployment is shown.
+    two.honest();
+    assert!(two.turn(ONE, PeerState::Joined, PeerState::Suspended).await);
+    assert_eq!(one.pull().await, 0);
+    let why = "it answers with 403 Forbidden: An administrator of this deployment has stopped the exchange.";
+    assert_eq!(told("error").await, why);
 }
 
 async fn a_script_is_told_that_only_the_other_side_has_joined(db: &TestDb) {

@@ -1,5 +1,8 @@
 //! Requests to peers: only to the address that an administrator gave, without redirects, and with limits on every size
 //! and time.
+//!
+//! The reason of a failure is stored and shown. It has the status of an answer, and its text only if a deployment has written
+//! it: another service may answer at an address.
 
 use std::time::Duration;
 
@@ -9,10 +12,12 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use reqwest::{RequestBuilder, Response, StatusCode, redirect};
 use serde::Serialize;
+use tracing::debug;
 
 use super::model::PeerUrl;
 use super::page::MAX_PAGE_BYTES;
 use super::push::PushBody;
+use super::server::is_refusal;
 use crate::errors::describe_error;
 use crate::model::Sha256Digest;
 use crate::secret::Secret;
@@ -40,8 +45,8 @@ pub(super) enum ClientFault {
     /// No answer, or one that ended early.
     #[error("it does not answer: {0}")]
     Away(String),
-    /// An answer with another status.
-    #[error("it answers with {0}: {1}")]
+    /// An answer with another status, and its text, which is not shown unless a deployment has written it.
+    #[error("it answers with {0}{said}", said = said(.1))]
     Status(StatusCode, String),
     /// An answer that cannot be that of a peer.
     #[error("{0}")]
@@ -53,6 +58,20 @@ impl From<reqwest::Error> for ClientFault {
         // The address is known, and it has no secrets.
         Self::Away(describe_error(&error.without_url()))
     }
+}
+
+/// Formats the text of an answer for people, if it is the refusal of a deployment.
+fn said(text: &str) -> String {
+    if is_refusal(text) {
+        format!(": {text}")
+    } else {
+        String::new()
+    }
+}
+
+/// Formats the place at which JSON of a peer cannot be read. The error itself can quote the JSON.
+pub(super) fn json_place(error: &serde_json::Error) -> String {
+    format!("line {}, column {}", error.line(), error.column())
 }
 
 impl PeerClient {
@@ -170,7 +189,11 @@ async fn refusal(answer: Response) -> ClientFault {
         .chars()
         .take(MAX_REFUSAL)
         .collect();
-    ClientFault::Status(status, text.trim().to_owned())
+    let text = text.trim();
+    if !text.is_empty() && !is_refusal(text) {
+        debug!(%status, text, "Something that is no deployment has answered a request to a peer");
+    }
+    ClientFault::Status(status, text.to_owned())
 }
 
 async fn read(mut answer: Response, most: usize) -> Result<Vec<u8>, ClientFault> {

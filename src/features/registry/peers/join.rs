@@ -125,7 +125,7 @@ pub enum JoinFault {
 
 impl JoinFault {
     /// Returns true if a deployment refuses a join with this text, which is cut off where refusals are.
-    fn is_refusal(text: &str) -> bool {
+    pub(super) fn is_refusal(text: &str) -> bool {
         let known = [
             Self::NoInvitation,
             Self::Key,
@@ -145,9 +145,10 @@ impl From<ClientFault> for JoinFault {
         let why = fault.to_string();
         match fault {
             ClientFault::Status(_, text) if Self::is_refusal(&text) => Self::Refused(why),
-            ClientFault::Status(..) | ClientFault::Away(_) | ClientFault::Wrong(_) => {
-                Self::Remote(why)
+            ClientFault::Status(status, text) => {
+                Self::Remote(format!("it answers with {status}: {text}"))
             }
+            ClientFault::Away(_) | ClientFault::Wrong(_) => Self::Remote(why),
         }
     }
 }

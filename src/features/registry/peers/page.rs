@@ -16,6 +16,7 @@ use lockkeeper_registry::tlog::{self, LogHash, TreeEdge, TreeHead};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::client::json_place;
 use super::model::PeerWalk;
 
 /// Maximum number of records of a page, withheld ones included.
@@ -148,8 +149,10 @@ pub fn check_page(
     walk: &PeerWalk,
     verifier: &NoteVerifier,
 ) -> Result<CheckedDiff, PageFault> {
-    let body: DiffBody = serde_json::from_slice(body)
-        .map_err(|error| refused(format!("it is not the JSON of a page: {error}")))?;
+    let body: DiffBody = serde_json::from_slice(body).map_err(|error| {
+        let place = json_place(&error);
+        refused(format!("it is not the JSON of a page ({place})"))
+    })?;
     check_sharing(&body.sharing)?;
     let head = check_head(&body, walk, verifier)?;
     let items = check_items(&body, walk)?;

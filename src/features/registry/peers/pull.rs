@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use super::super::service::RegistryError;
 use super::PeerExchange;
-use super::client::ClientFault;
+use super::client::{ClientFault, json_place};
 use super::merge::{Makers, MergeOutcome, MergedPage};
 use super::model::{Peer, PeerState, PeerUrl, SHARES_OTHER};
 use super::page::{MAX_ITEMS, PageFault, check_page, read_end_text};
@@ -380,7 +380,7 @@ pub fn check_members(
     own: &DeploymentName,
 ) -> Result<Vec<(PeerUrl, NoteVerifier)>, String> {
     let body: MembersBody = serde_json::from_slice(body)
-        .map_err(|error| format!("its answer cannot be read: {error}"))?;
+        .map_err(|error| format!("its answer cannot be read ({})", json_place(&error)))?;
     let members = body.members.iter().take(MAX_MEMBERS);
     let members = members.filter_map(|member| {
         let url: PeerUrl = member.url.parse().ok()?;

@@ -43,7 +43,9 @@ use super::PeerExchange;
 use super::join::{JoinBody, JoinFault};
 use super::merge::PushOutcome;
 use super::model::{NamePatterns, Peer, PeerState, is_token, secret_hash};
-use super::page::{DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem, end_text};
+use super::page::{
+    DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem, end_text, read_end_text,
+};
 use super::pull::{MemberBody, MembersBody};
 use super::push::NO_PUSH;
 use crate::errors::describe_error;
@@ -64,6 +66,42 @@ const PUSH_BYTES: usize = 4 * MAX_RECORD_BYTES;
 
 /// Maximum number of pushes of a peer in a minute on this server. More records come with pages of the log.
 const PUSHES_IN_MINUTE: u32 = 600;
+
+const WRONG_TOKEN: &str =
+    "The token is not valid here. A deployment that was removed has to join again.";
+const STOPPED: &str = "An administrator of this deployment has stopped the exchange.";
+const NOT_FOUND: &str = "There is no such package, or it is not shared.";
+const DATABASE_AWAY: &str = "The database does not answer. Try again in a moment.";
+const STORE_AWAY: &str = "The store of packages does not answer. Try again in a moment.";
+const FAILED: &str = "The registry has failed. The log of the server says why.";
+
+fn busy_text() -> String {
+    format!("A deployment has {AT_ONCE} requests at a time. Try again.")
+}
+
+fn pushes_text() -> String {
+    format!(
+        "A deployment pushes {PUSHES_IN_MINUTE} records in a minute at most. The others are read in its log."
+    )
+}
+
+/// Returns true if a deployment refuses requests of a peer with this text. At an address that somebody has named, another
+/// service may answer, and its text is not for everyone who sees the peers.
+pub(super) fn is_refusal(text: &str) -> bool {
+    let fixed = [
+        WRONG_TOKEN,
+        STOPPED,
+        NOT_FOUND,
+        DATABASE_AWAY,
+        STORE_AWAY,
+        FAILED,
+    ];
+    fixed.contains(&text)
+        || text == busy_text()
+        || text == pushes_text()
+        || read_end_text(text).is_some()
+        || JoinFault::is_refusal(text)
+}
 
 /// Registry for the requests of peers, and the places of each.
 pub(crate) struct PeerServer {
@@ -152,24 +190,10 @@ impl From<tlog::TlogError> for ExchangeRefusal {
 impl IntoResponse for ExchangeRefusal {
     fn into_response(self) -> Response {
         let (status, text) = match self {
-            Self::WrongToken => (
-                StatusCode::UNAUTHORIZED,
-                "The token is not valid here. A deployment that was removed has to join again.".to_owned(),
-            ),
-            Self::Stopped => (
-                StatusCode::FORBIDDEN,
-                "An administrator of this deployment has stopped the exchange.".to_owned(),
-            ),
-            Self::Busy => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("A deployment has {AT_ONCE} requests at a time. Try again."),
-            ),
-            Self::TooManyPushes => (
-                StatusCode::TOO_MANY_REQUESTS,
-                format!(
-                    "A deployment pushes {PUSHES_IN_MINUTE} records in a minute at most. The others are read in its log."
-                ),
-            ),
+            Self::WrongToken => (StatusCode::UNAUTHORIZED, WRONG_TOKEN.to_owned()),
+            Self::Stopped => (StatusCode::FORBIDDEN, STOPPED.to_owned()),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, busy_text()),
+            Self::TooManyPushes => (StatusCode::TOO_MANY_REQUESTS, pushes_text()),
             Self::NotAccepted(why) => (StatusCode::FORBIDDEN, why),
             Self::BadPush(why) => (StatusCode::UNPROCESSABLE_ENTITY, why),
             Self::OtherContent => (
@@ -184,17 +208,11 @@ impl IntoResponse for ExchangeRefusal {
             ),
             Self::BadRequest(why) => (StatusCode::BAD_REQUEST, why.to_owned()),
             Self::AfterEnd(size) => (StatusCode::CONFLICT, end_text(size)),
-            Self::NotFound => (
-                StatusCode::NOT_FOUND,
-                "There is no such package, or it is not shared.".to_owned(),
-            ),
+            Self::NotFound => (StatusCode::NOT_FOUND, NOT_FOUND.to_owned()),
             Self::Join(JoinFault::Database(error))
             | Self::Failed(RegistryError::Database(error)) => {
                 error!(error = describe_error(&error), "A request of a peer failed");
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The database does not answer. Try again in a moment.".to_owned(),
-                )
+                (StatusCode::SERVICE_UNAVAILABLE, DATABASE_AWAY.to_owned())
             }
             Self::Join(fault) => {
                 let status = match fault {
@@ -213,17 +231,11 @@ impl IntoResponse for ExchangeRefusal {
             }
             Self::Failed(error) if error.is_store_away() => {
                 error!(error = describe_error(&error), "A request of a peer failed");
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The store of packages does not answer. Try again in a moment.".to_owned(),
-                )
+                (StatusCode::SERVICE_UNAVAILABLE, STORE_AWAY.to_owned())
             }
             Self::Failed(error) => {
                 error!(error = describe_error(&error), "A request of a peer failed");
-                (
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "The registry has failed. The log of the server says why.".to_owned(),
-                )
+                (StatusCode::INTERNAL_SERVER_ERROR, FAILED.to_owned())
             }
         };
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");

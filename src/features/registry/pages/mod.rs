@@ -33,7 +33,6 @@ use axum::Extension;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use chrono::{DateTime, Utc};
 use lockkeeper_registry::names::{NamePrefix, RegistryName};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
@@ -45,6 +44,7 @@ use self::contents::ContentsReader;
 pub use self::contents::{PackageContents, package_contents};
 pub use self::readme::html as readme_html;
 pub use self::store::{FoundNames, ListedState, NameSearch};
+use self::verify::LastVerification;
 use super::PeerExchange;
 use super::namespaces::RegistryNamespace;
 use super::service::{Registry, RegistryError};
@@ -73,8 +73,8 @@ struct PagesParts {
     contents: ContentsReader,
     /// Places for pages, which read many rows. Accounts of the whole server need none, so visitors do not keep them out.
     places: Arc<Semaphore>,
-    /// Place for a verification, with the time at which the last one began.
-    verifying: AsyncMutex<Option<DateTime<Utc>>>,
+    /// Place for a verification, with the last one.
+    verifying: AsyncMutex<Option<LastVerification>>,
     /// Places for joins. Each sends a request to an address that somebody names.
     joining: Arc<Semaphore>,
     /// True if scripts may name deployments on this machine, over HTTP.

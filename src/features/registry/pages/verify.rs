@@ -2,7 +2,8 @@
 //!
 //! This reads all of the registry, so a server does it for one request at a time, and stops before the time of the request
 //! is over. Packages are not read, because that takes as long as the store is large. It needs all processors, so a minute
-//! passes between the beginnings of two of them. The command line has none of these limits.
+//! passes between the beginnings of two of them. Requests in this minute get the answer of the last one, with its age: no
+//! account keeps another one from an answer. The command line has none of these limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,26 @@ use crate::kit::web::{WebError, WebState};
 /// Time limit of a verification. The rest of the time of a request is for the answer.
 const VERIFY_TIME: Duration = REQUEST_TIME.saturating_sub(Duration::from_secs(5));
 
+/// Last verification that this server has begun.
+pub(super) struct LastVerification {
+    begun_at: DateTime<Utc>,
+    /// `None`: it has not come to its end, because the client has left, or because it takes too long.
+    answer: Option<(StatusCode, Value)>,
+}
+
+impl LastVerification {
+    /// Returns the answer to a request that comes before the next verification may begin. `None`: it may begin now.
+    fn again(&self, now: DateTime<Utc>) -> Option<Response> {
+        let seconds = seconds_left(self.begun_at, now)?;
+        let Some((status, told)) = &self.answer else {
+            return Some(too_soon(seconds));
+        };
+        let age = (now - self.begun_at).num_seconds();
+        let age = [(header::AGE, HeaderValue::from(age))];
+        Some((*status, age, Json(told)).into_response())
+    }
+}
+
 /// Minimum time between the beginnings of two verifications. Accounts that only read may request one.
 const VERIFY_INTERVAL: TimeDelta = TimeDelta::minutes(1);
 
@@ -39,7 +60,7 @@ pub(super) async fn verify(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     pages: RegistryPages,
-) -> Result<(StatusCode, Json<Value>), Response> {
+) -> Result<Response, Response> {
     let place = pages.0.verifying.try_lock();
     let mut last = place.map_err(|_| {
         let busy = WebError::not_read(
@@ -51,11 +72,14 @@ pub(super) async fn verify(
         busy.into_response()
     })?;
     let now = web.clock.now();
-    if let Some(seconds) = last.and_then(|last| seconds_left(last, now)) {
-        return Err(too_soon(seconds));
+    if let Some(again) = last.as_ref().and_then(|last| last.again(now)) {
+        return Ok(again);
     }
     // The client may leave before the end.
-    *last = Some(now);
+    *last = Some(LastVerification {
+        begun_at: now,
+        answer: None,
+    });
     let verification = Box::pin(pages.0.registry.verify(false));
     let verified = within(VERIFY_TIME, verification).await;
     let verified = verified.map_err(WebError::into_response)?;
@@ -66,7 +90,12 @@ pub(super) async fn verify(
             StatusCode::CONFLICT
         }
     };
-    Ok((status, Json(verified_json(&verified, false))))
+    let told = verified_json(&verified, false);
+    *last = Some(LastVerification {
+        begun_at: now,
+        answer: Some((status, told.clone())),
+    });
+    Ok((status, Json(told)).into_response())
 }
 
 /// Returns the seconds until the next verification may begin. `None`: it may begin now.
@@ -132,6 +161,19 @@ mod tests {
             let now = last + TimeDelta::milliseconds(milliseconds);
             assert_eq!(seconds_left(last, now), left, "{milliseconds}");
         }
+    }
+
+    #[test]
+    fn a_verification_without_an_end_has_no_answer_for_others() {
+        let begun_at: DateTime<Utc> = "2026-03-02T10:00:00Z".parse().unwrap();
+        let last = LastVerification {
+            begun_at,
+            answer: None,
+        };
+        let again = last.again(begun_at + TimeDelta::seconds(20)).unwrap();
+        assert_eq!(again.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(again.headers()[header::RETRY_AFTER], "40");
+        assert!(last.again(begun_at + VERIFY_INTERVAL).is_none());
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ mod worker;
 
 pub use job::{Job, JobError, TooManyInterruptions, backoff};
 pub use keeper::{LeaseKeeper, requeue_orphans};
-pub use pool::{RunPermit, RunPool};
+pub use pool::{RightOfWay, RunPermit, RunPool};
 pub use wake_up::{WakeUp, WakeUps};
 pub use worker::{Kinds, NextJob, Runner, Running, RunningJob, Tick, Worker};
 

@@ -4,6 +4,9 @@
 //! - *never above*: no more permits than the limit in all, and no more for one repository than its own limit;
 //! - *no thrashing*: while the processor is busy, a pull gets fewer and fewer permits, down to a few: more of its runs
 //!   would end no sooner, and would delay everybody else. An idle processor gives it more again;
+//! - *right of way*: once the processor was busy, a pull with many projects begins no further run while a command of another
+//!   pull is prepared or answered. That takes milliseconds, unless the processor is kept from it. The large pull gives way
+//!   for a second at most, and then gets its permits;
 //! - *no place lies idle*: no permit stays free while an applicant waits that may have it;
 //! - *plans last*: applies and other runs go before plans, because a person waits for them now;
 //! - *in turns*: among equals, pulls take turns, so that a pull with 500 projects does not delay a pull with a single
@@ -17,8 +20,9 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::processor::ProcessorMeter;
@@ -31,6 +35,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// may only wait for a cloud.
 const FEWEST: usize = 4;
 
+/// Maximum time for which one command has the right of way. Its preparation takes longer only if it waits for something else
+/// than the processor.
+const RIGHT_OF_WAY: Duration = Duration::from_secs(1);
+
+/// Time after the end of a command in which its answer is posted.
+const ANSWER_TIME: Duration = Duration::from_millis(50);
+
+/// Maximum time for which a large pull gives way.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// The permits for runs of one process.
 #[derive(Clone, Debug)]
 pub struct RunPool(Arc<Mutex<PoolInner>>);
@@ -42,6 +56,15 @@ struct PoolInner {
     meter: ProcessorMeter,
     /// True while a task watches the processor.
     is_watched: bool,
+    /// Time since which an applicant could have a permit and gives way.
+    gives_way_since: Option<Instant>,
+}
+
+/// The right of way of a command. Dropping the value ends it once the answer can have been posted.
+#[derive(Debug)]
+pub struct RightOfWay {
+    pool: RunPool,
+    command: CommandNumber,
 }
 
 /// The right to run something. Dropping the value releases it.
@@ -59,7 +82,17 @@ impl RunPool {
             calls: HashMap::new(),
             meter: ProcessorMeter::default(),
             is_watched: false,
+            gives_way_since: None,
         })))
+    }
+
+    /// Gives a command of this pull the right of way.
+    pub fn right_of_way(&self, pull: &PullRef) -> RightOfWay {
+        let until = Instant::now() + RIGHT_OF_WAY;
+        RightOfWay {
+            command: self.inner().row.give_right_of_way(pull, until),
+            pool: self.clone(),
+        }
     }
 
     /// Returns the maximum number of concurrent runs of one repository.
@@ -75,7 +108,7 @@ impl RunPool {
             let mut inner = self.inner();
             let applicant = inner.row.enter(kind, pull);
             inner.calls.insert(applicant, call);
-            inner.call_up();
+            inner.call_up(Instant::now());
             if !inner.row.waiting.is_empty() && !std::mem::replace(&mut inner.is_watched, true) {
                 tokio::spawn(watch_processor(Arc::downgrade(&self.0)));
             }
@@ -122,18 +155,45 @@ impl PoolInner {
             let processors = available_parallelism().map_or(1, NonZeroUsize::get);
             let largest = self.row.largest_share();
             self.row.per_pull = share(self.row.per_pull, largest, is_busy, processors);
-            self.call_up();
         }
+        self.call_up(Instant::now());
         true
     }
 
-    fn call_up(&mut self) {
-        while let Some(applicant) = self.row.serve() {
+    fn call_up(&mut self, now: Instant) {
+        self.row.right_of_way.retain(|_, (_, until)| now < *until);
+        let has_waited = self
+            .gives_way_since
+            .is_some_and(|since| now >= since + LONGEST_WAIT);
+        while let Some(applicant) = self.row.serve(has_waited) {
             if let Some(call) = self.calls.remove(&applicant) {
                 // A receiver that does not listen any more is about to release its permit.
                 call.send(()).ok();
             }
         }
+        if has_waited || self.row.next(true).is_none() {
+            self.gives_way_since = None;
+        } else {
+            self.gives_way_since.get_or_insert(now);
+        }
+    }
+}
+
+impl Drop for RightOfWay {
+    fn drop(&mut self) {
+        let until = Instant::now() + ANSWER_TIME;
+        self.pool.inner().row.end_right_of_way(self.command, until);
+        let pool = Arc::downgrade(&self.pool.0);
+        // Without a runtime, the server is ending.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            tokio::time::sleep(ANSWER_TIME).await;
+            if let Some(pool) = pool.upgrade() {
+                inner(&pool).call_up(Instant::now());
+            }
+        });
     }
 }
 
@@ -142,7 +202,7 @@ impl Drop for RunPermit {
         let mut inner = self.pool.inner();
         inner.calls.remove(&self.applicant);
         inner.row.leave(self.applicant);
-        inner.call_up();
+        inner.call_up(Instant::now());
     }
 }
 
@@ -159,6 +219,10 @@ fn share(now: usize, largest: usize, is_busy: bool, processors: usize) -> usize 
 /// Number of one applicant. Later applicants have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct ApplicantNumber(u64);
+
+/// Number of a command with the right of way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CommandNumber(u64);
 
 /// Order of service: the smallest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -184,6 +248,9 @@ struct PoolQueue {
     placed: HashMap<ApplicantNumber, PullRef>,
     of_repo: HashMap<RepoId, usize>,
     of_pull: HashMap<PullRef, usize>,
+    waiting_of_pull: HashMap<PullRef, usize>,
+    /// Commands with the right of way, and when it ends.
+    right_of_way: HashMap<CommandNumber, (PullRef, Instant)>,
 }
 
 impl PoolQueue {
@@ -199,7 +266,34 @@ impl PoolQueue {
             placed: HashMap::new(),
             of_repo: HashMap::new(),
             of_pull: HashMap::new(),
+            waiting_of_pull: HashMap::new(),
+            right_of_way: HashMap::new(),
         }
+    }
+
+    fn give_right_of_way(&mut self, pull: &PullRef, until: Instant) -> CommandNumber {
+        let command = CommandNumber(self.next);
+        self.next += 1;
+        self.right_of_way.insert(command, (pull.clone(), until));
+        command
+    }
+
+    /// Ends the right of way at this time, if it has not ended earlier.
+    fn end_right_of_way(&mut self, command: CommandNumber, until: Instant) {
+        if let Some((_, end)) = self.right_of_way.get_mut(&command) {
+            *end = until.min(*end);
+        }
+    }
+
+    /// Returns true if the pull has many projects, the processor was busy, and others have the right of way.
+    fn gives_way(&self, pull: &PullRef) -> bool {
+        let was_busy = self.per_pull != usize::MAX;
+        was_busy
+            && self
+                .waiting_of_pull
+                .get(pull)
+                .is_some_and(|count| *count > FEWEST)
+            && self.right_of_way.values().any(|(other, _)| other != pull)
     }
 
     /// Returns the number of permits of the pull that has most of them.
@@ -226,11 +320,12 @@ impl PoolQueue {
         };
         self.waiting.insert(turn, pull.clone());
         self.turns.insert(applicant, turn);
+        *self.waiting_of_pull.entry(pull.clone()).or_default() += 1;
         applicant
     }
 
-    /// Grants the next applicant a permit, if one is free and somebody may have it.
-    fn serve(&mut self) -> Option<ApplicantNumber> {
+    /// Returns the next applicant that may have a permit, if one is free. With `has_waited`, no pull gives way.
+    fn next(&self, has_waited: bool) -> Option<ServiceOrder> {
         if self.placed.len() >= self.places {
             return None;
         }
@@ -240,15 +335,23 @@ impl PoolQueue {
             .filter(|(_, count)| **count >= self.per_repo)
             .map(|(repo, _)| repo)
             .collect();
-        let (turn, pull) = self
-            .waiting
-            .iter()
-            .find(|(_, pull)| !full.contains(&pull.repo) && !self.has_its_share(pull))?;
-        let (turn, pull) = (*turn, pull.clone());
+        let may = |pull: &PullRef| {
+            !full.contains(&pull.repo)
+                && !self.has_its_share(pull)
+                && (has_waited || !self.gives_way(pull))
+        };
+        let (turn, _) = self.waiting.iter().find(|(_, pull)| may(pull))?;
+        Some(*turn)
+    }
+
+    /// Grants the [`Self::next`] applicant a permit.
+    fn serve(&mut self, has_waited: bool) -> Option<ApplicantNumber> {
+        let turn = self.next(has_waited)?;
+        let pull = self.waiting.remove(&turn)?;
         let served = &mut self.served[usize::from(turn.can_wait)];
         *served = (*served).max(turn.round);
-        self.waiting.remove(&turn);
         self.turns.remove(&turn.applicant);
+        subtract(&mut self.waiting_of_pull, &pull);
         *self.of_repo.entry(pull.repo.clone()).or_default() += 1;
         *self.of_pull.entry(pull.clone()).or_default() += 1;
         self.placed.insert(turn.applicant, pull);
@@ -264,7 +367,9 @@ impl PoolQueue {
     /// Removes an applicant that stopped waiting or releases its permit.
     fn leave(&mut self, applicant: ApplicantNumber) {
         if let Some(turn) = self.turns.remove(&applicant) {
-            self.waiting.remove(&turn);
+            if let Some(pull) = self.waiting.remove(&turn) {
+                subtract(&mut self.waiting_of_pull, &pull);
+            }
         }
         let Some(pull) = self.placed.remove(&applicant) else {
             return;
@@ -304,7 +409,9 @@ mod tests {
     fn served(row: &mut PoolQueue, count: usize) -> Vec<ApplicantNumber> {
         let mut order = Vec::new();
         for _ in 0..count {
-            let Some(applicant) = row.serve() else { break };
+            let Some(applicant) = row.serve(false) else {
+                break;
+            };
             row.leave(applicant);
             order.push(applicant);
         }
@@ -350,11 +457,11 @@ mod tests {
         let apply = row.enter(RunKind::Apply, &pull(1, 2));
         let elsewhere = row.enter(RunKind::Plan, &pull(2, 1));
         assert_eq!(
-            (row.serve(), row.serve(), row.serve()),
+            (row.serve(false), row.serve(false), row.serve(false)),
             (Some(apply), Some(elsewhere), None)
         );
         row.leave(apply);
-        assert_eq!((row.serve(), row.serve()), (Some(plan), None));
+        assert_eq!((row.serve(false), row.serve(false)), (Some(plan), None));
     }
 
     #[tokio::test]
@@ -393,18 +500,95 @@ mod tests {
         for _ in 0..100 {
             row.enter(RunKind::Plan, &pull(1, 1));
         }
-        let all: Vec<ApplicantNumber> = std::iter::from_fn(|| row.serve()).collect();
+        let all: Vec<ApplicantNumber> = std::iter::from_fn(|| row.serve(false)).collect();
         assert_eq!((all.len(), row.largest_share()), (15, 15));
         row.per_pull = share(row.per_pull, row.largest_share(), true, 4);
         assert_eq!(row.per_pull, 7);
         for applicant in &all[..8] {
             row.leave(*applicant);
         }
-        assert_eq!((row.largest_share(), row.serve()), (7, None));
+        assert_eq!((row.largest_share(), row.serve(false)), (7, None));
         let small = row.enter(RunKind::Plan, &pull(1, 2));
-        assert_eq!((row.serve(), row.serve()), (Some(small), None));
+        assert_eq!((row.serve(false), row.serve(false)), (Some(small), None));
         row.per_pull = share(row.per_pull, row.largest_share(), false, 4);
-        assert_eq!(std::iter::from_fn(|| row.serve()).count(), 4);
+        assert_eq!(std::iter::from_fn(|| row.serve(false)).count(), 4);
+    }
+
+    /// A large pull and the permits that it has on a busy processor.
+    fn busy_with_a_large_pull() -> (PoolQueue, Vec<ApplicantNumber>) {
+        let mut row = PoolQueue::new(15, usize::MAX);
+        row.per_pull = FEWEST;
+        for _ in 0..100 {
+            row.enter(RunKind::Plan, &pull(1, 1));
+        }
+        let placed: Vec<ApplicantNumber> = std::iter::from_fn(|| row.serve(false)).collect();
+        assert_eq!(placed.len(), FEWEST);
+        (row, placed)
+    }
+
+    #[test]
+    fn a_large_pull_gives_way_to_the_commands_of_others() {
+        let (mut row, placed) = busy_with_a_large_pull();
+        let later = Instant::now() + RIGHT_OF_WAY;
+        row.give_right_of_way(&pull(1, 1), later);
+        row.leave(placed[0]);
+        assert!(row.serve(false).is_some(), "its own command is no reason");
+        row.give_right_of_way(&pull(1, 2), later);
+        row.leave(placed[1]);
+        assert_eq!(row.serve(false), None);
+        let small = row.enter(RunKind::Plan, &pull(1, 2));
+        assert_eq!((row.serve(false), row.serve(false)), (Some(small), None));
+        // A processor that was never busy has time for both.
+        row.per_pull = usize::MAX;
+        assert!(row.serve(false).is_some());
+    }
+
+    #[tokio::test]
+    async fn the_right_of_way_ends_with_the_answer_or_after_a_second() {
+        let (pool, now) = (RunPool::new(1, 1), Instant::now());
+        let is_held = |pool: &RunPool, after: Duration| {
+            let mut inner = pool.inner();
+            inner.call_up(now + after);
+            !inner.row.right_of_way.is_empty()
+        };
+        let command = pool.right_of_way(&pull(1, 2));
+        assert!(is_held(&pool, RIGHT_OF_WAY));
+        drop(command);
+        assert!(is_held(&pool, ANSWER_TIME));
+        assert!(!is_held(&pool, RIGHT_OF_WAY - Duration::from_millis(1)));
+        let command = pool.right_of_way(&pull(1, 2));
+        assert!(!is_held(&pool, Duration::from_hours(1)));
+        drop(command);
+    }
+
+    #[test]
+    fn a_large_pull_gets_its_permits_in_every_second() {
+        let (mut row, placed) = busy_with_a_large_pull();
+        let now = Instant::now();
+        row.give_right_of_way(&pull(1, 2), now + Duration::from_hours(1));
+        let mut inner = PoolInner {
+            row,
+            calls: HashMap::new(),
+            meter: ProcessorMeter::default(),
+            is_watched: false,
+            gives_way_since: None,
+        };
+        for applicant in placed {
+            inner.row.leave(applicant);
+        }
+        let mut permits = |after: Duration| {
+            let before = inner.row.placed.len();
+            inner.call_up(now + after);
+            let given = inner.row.placed.len() - before;
+            let held: Vec<ApplicantNumber> = inner.row.placed.keys().copied().collect();
+            held.into_iter().for_each(|held| inner.row.leave(held));
+            given
+        };
+        assert_eq!(permits(Duration::ZERO), 0);
+        assert_eq!(permits(LONGEST_WAIT / 2), 0);
+        assert_eq!(permits(LONGEST_WAIT), FEWEST);
+        assert_eq!(permits(LONGEST_WAIT), 0, "the next second begins");
+        assert_eq!(permits(LONGEST_WAIT * 2), FEWEST);
     }
 
     #[test]
@@ -443,10 +627,14 @@ mod tests {
     proptest! {
         #[test]
         fn limits_hold_no_place_lies_idle_and_who_leaves_is_forgotten(
-            places in 1usize..5, per_repo in 1usize..4, per_pull in 1usize..4, moves in moves(),
+            places in 1usize..5, per_repo in 1usize..4, per_pull in 1usize..4, has_right_of_way in any::<bool>(),
+            moves in moves(),
         ) {
             let mut row = PoolQueue::new(places, per_repo);
             row.per_pull = per_pull;
+            if has_right_of_way {
+                row.give_right_of_way(&pull(0, 0), Instant::now() + RIGHT_OF_WAY);
+            }
             let mut present: BTreeMap<ApplicantNumber, RepoId> = BTreeMap::new();
             for step in moves {
                 match step {
@@ -460,7 +648,7 @@ mod tests {
                         row.leave(applicant);
                     }
                 }
-                while row.serve().is_some() {}
+                while row.serve(false).is_some() {}
                 let running = |repo: &RepoId| row.placed.values().filter(|other| other.repo == *repo).count();
                 let of_pull = |pull: &PullRef| row.placed.values().filter(|other| *other == pull).count();
                 prop_assert!(row.placed.len() <= places);
@@ -468,8 +656,11 @@ mod tests {
                 prop_assert_eq!(row.placed.len() + row.waiting.len(), present.len());
                 prop_assert_eq!(row.turns.len(), row.waiting.len());
                 let idle = row.placed.len() < places
-                    && row.waiting.values().any(|pull| running(&pull.repo) < per_repo && of_pull(pull) < per_pull);
+                    && row.waiting.values().any(|pull| {
+                        running(&pull.repo) < per_repo && of_pull(pull) < per_pull && !row.gives_way(pull)
+                    });
                 prop_assert!(!idle, "somebody waits beside a free place");
+                prop_assert_eq!(row.waiting_of_pull.values().sum::<usize>(), row.waiting.len());
             }
         }
 

@@ -330,6 +330,7 @@ pub(crate) async fn run(ctx: &RunCtx, id: CommandId, attempt: &RunningJob) -> Re
     if row.state == CommandState::Finished {
         return Ok(());
     }
+    let _right_of_way = ctx.runs.pool.right_of_way(&row.pull);
     let _in_use = ctx.checkouts.enter(&row.pull).await;
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {

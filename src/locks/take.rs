@@ -50,6 +50,13 @@ pub enum TakeOutcome {
     PullClosed,
 }
 
+impl TakeOutcome {
+    /// Returns true if the pull holds the lock.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_))
+    }
+}
+
 /// Reason why a pull is not queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotQueued {

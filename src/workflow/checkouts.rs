@@ -194,6 +194,7 @@ impl Checkouts {
         }
         let here = self.source_if_here(&pull.at, &pull.head, &pull.base_branch);
         if let Some(source) = here.await? {
+            self.used(&source).await;
             return Ok(source);
         }
         let base_ref = RefName::branch(&pull.base_branch);
@@ -243,13 +244,17 @@ impl Checkouts {
         if tip.ok().flatten().as_ref() != Some(&base) {
             return Ok(None);
         }
-        self.syncer.used(repo).await;
         Ok(Some(Source {
             pull: at.clone(),
             head: head.clone(),
             base_branch: base_branch.clone(),
             base,
         }))
+    }
+
+    /// Records that a command uses the mirror of a source that did not have to be fetched.
+    pub async fn used(&self, source: &Source) {
+        self.syncer.used(&source.pull.repo).await;
     }
 
     /// Returns the ref of the head of a pull in its repository, if the forge keeps one there.

@@ -14,7 +14,7 @@
 //! | `needs.rs`, `policies.rs`, `conflicts.rs` | requirements of a project before it is planned or applied |
 //! | `policy_checks.rs` | what the policy sets of a project mean for its plan |
 //! | `approve_policies.rs`, `withdraw_approvals.rs`, `approvals.rs` | approvals of violations, and what giving and withdrawing them share |
-//! | `early.rs` | questions to the forge that are asked before the pull request is known |
+//! | `early.rs` | requests to the forge that are sent together with the one for the pull request |
 //! | `seen.rs` | whether the author of a comment can have seen a plan |
 //! | `hooks.rs` | hooks before and after a command |
 //! | `unlock.rs`, `cancel.rs`, `explain.rs`, `help.rs` | the commands that run nothing |

@@ -130,20 +130,7 @@ async fn run(
     if when == IdleStatuses::IfAsked && !is_asked && !work.projects.is_empty() {
         cx.status(pending()).await?;
     }
-    tokio::select! {
-        reply = boxed(|| plan_projects(cx, &work, command, wanted)) => reply,
-        never = work.ask_early(cx, RunKind::Plan) => match never {},
-    }
-}
-
-/// Plans the projects that were selected.
-async fn plan_projects(
-    cx: &CommandCx<'_>,
-    work: &Work,
-    command: &PlanCommand,
-    wanted: &ProjectSelection<'_>,
-) -> Result<Reply, JobError> {
-    if policy_checks::is_on(cx, work, work.projects.iter().map(|project| &project.key)) {
+    if policy_checks::is_on(cx, &work, work.projects.iter().map(|project| &project.key)) {
         let running = replies::policies_status(cx.ctx, status::policies_running());
         cx.status(running).await?;
     }
@@ -161,8 +148,8 @@ async fn plan_projects(
         end_obsolete_statuses(cx, &keep).await?;
     }
     let lacking = work.lacking(cx).await?;
-    let denied = denied(cx, work).await?;
-    let locks = boxed(|| take_locks(cx, work, command, wanted, &denied)).await?;
+    let denied = denied(cx, &work).await?;
+    let locks = boxed(|| take_locks(cx, &work, command, wanted, &denied)).await?;
     let order = PlanRequest {
         command,
         wanted,
@@ -171,13 +158,36 @@ async fn plan_projects(
         statuses: ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Plan, work.projects.len()).await?,
         not_known: &work.not_known,
     };
+    let has_runs = work.projects.iter().any(|project| order.runs(project));
+    let mut reports = tokio::select! {
+        reports = boxed(|| plan_in_order(cx, &work, &order)) => reports?,
+        never = work.ask_early(cx, RunKind::Plan), if has_runs => match never {},
+    };
+    if order.locks.gave_way.is_empty() {
+        work.silence(RunKind::Plan, &mut reports);
+    }
+    let reply = boxed(|| answer(cx, &work, reports, &order)).await?;
+    let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
+    Ok(Reply {
+        notes: lacking.into_iter().chain(reply.notes).collect(),
+        behind,
+        ..reply
+    })
+}
+
+/// Plans the projects, group by group.
+async fn plan_in_order(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    order: &PlanRequest<'_>,
+) -> Result<Vec<ProjectReport>, JobError> {
     let mut progress = StageProgress::new(work.aborts());
     for stage in work.stages() {
         let halted = progress.halted(stage.group);
         let groups = stage
             .members
             .iter()
-            .map(|group| boxed(|| plan_group(cx, work, group, &order, halted.as_ref())));
+            .map(|group| boxed(|| plan_group(cx, work, group, order, halted.as_ref())));
         let reports = join_all(groups).await;
         cx.abandoned()?;
         progress.add(
@@ -190,17 +200,7 @@ async fn plan_projects(
                 .collect(),
         );
     }
-    let mut reports = progress.into_reports();
-    if order.locks.gave_way.is_empty() {
-        work.silence(RunKind::Plan, &mut reports);
-    }
-    let reply = boxed(|| answer(cx, work, reports, &order)).await?;
-    let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
-    Ok(Reply {
-        notes: lacking.into_iter().chain(reply.notes).collect(),
-        behind,
-        ..reply
-    })
+    Ok(progress.into_reports())
 }
 
 /// Ends what an earlier attempt of the command has left. A plan that the end of the server interrupted is made again (P3).
@@ -235,6 +235,12 @@ struct PlanRequest<'a> {
 }
 
 impl PlanRequest<'_> {
+    /// Returns true if the project is planned: it may be, and its lock, if it needs one, could be taken.
+    fn runs(&self, project: &Project) -> bool {
+        let lock = self.locks.took.get(&project.key);
+        !self.denied.contains_key(&project.key) && lock.is_none_or(TakeOutcome::is_held)
+    }
+
     fn extra_args(&self, project: &ProjectKey) -> &[String] {
         self.wanted
             .extra_args(project)

@@ -526,8 +526,8 @@ impl Work {
         }
     }
 
-    /// Asks the forge for the facts that commands of the workflows need, and never returns. A plan awaits this together
-    /// with taking the locks and making the checkout. Right after a push, the answer takes seconds.
+    /// Asks the forge for the facts that commands of the workflows need, and never returns. A plan polls this beside its
+    /// runs, so the answer is on its way while they wait for permits and for the checkout. Right after a push it takes seconds.
     pub async fn ask_early(&self, cx: &CommandCx<'_>, kind: RunKind) -> Infallible {
         let mut workflows = self
             .projects

@@ -17,6 +17,7 @@ story!(a_plan_by_comment_starts_no_git_if_the_mirror_has_both_commits);
 story!(a_plan_asks_the_forge_everything_at_once);
 story!(an_apply_asks_the_forge_for_the_pull_request_and_its_base_branch_at_once);
 story!(answers_about_an_earlier_head_are_not_used);
+story!(answers_about_an_earlier_base_branch_are_not_used);
 
 /// Maximum number of statements and commits of a plan, with all its jobs: the delivery, the command, the comment and
 /// the statuses. It is the current number: one of them finds the account of the author. Lower it when you save some.
@@ -131,6 +132,41 @@ async fn answers_about_an_earlier_head_are_not_used(backend: Backend) {
     assert!(asked.iter().any(|request| request == BASE), "{asked:?}");
     let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
     assert!(plans.iter().all(|plan| plan.head == head));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// The event about the new base branch is lost, so only the forge knows it.
+async fn answers_about_an_earlier_base_branch_are_not_used(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("release", &[("notes.md", "For the release.\n")])
+        .await;
+    bot.settle().await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github
+        .change_base(REPO, pull, "alice", "release")
+        .await
+        .unwrap();
+    while bot.github.lose_next().is_some() {}
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).contains("**Plan: 2 to add"));
+    let tips = bot.github.branches(REPO).await.unwrap();
+    let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
+    assert_eq!(plans.len(), 1);
+    assert_eq!(plans[0].base_branch.as_str(), "release");
+    assert_eq!(plans[0].base, tips["release"]);
+
+    // The apply looks for the base branch that the pull request has now.
+    let before = bot.github.requests().len();
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains("Apply complete!"));
+    let asked = requests(&bot, before);
+    let of_release = "GET /repos/acme/infra/branches/release";
+    assert!(
+        asked.iter().any(|request| request == of_release),
+        "{asked:?}"
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

@@ -158,7 +158,10 @@ async fn look<T: Send + 'static>(
 /// Fetches the commits and the configuration. The work has no projects yet.
 async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
     let source = match cx.early.source(cx.pull) {
-        Some(source) => source,
+        Some(source) => {
+            cx.ctx.checkouts.used(&source).await;
+            source
+        }
         None => {
             let fetched = cx.ctx.checkouts.fetch(cx.pull).await;
             fetched.map_err(checkout_refusal)?

@@ -171,9 +171,24 @@ fn modules_of_a_feature_are_private() {
 
 #[test]
 fn every_visible_module_is_found() {
-    let text = "//! pub mod a;\nmod b;\npub mod c;\npub(crate) mod d;\npub(super) mod e {\n    pub fn f() {}\n}\n\
-                pub(in crate::features) mod g;\npub(crate) use b::mod_h;\npub use crate::mod_i;\n";
-    assert_eq!(visible_modules(text), ["c", "d", "e", "g"]);
+    let lines = [
+        "//! pub mod a;",
+        "mod b;",
+        "pub mod c;",
+        "pub(crate) mod d;",
+        "pub(super) mod e {",
+        "    pub fn f() {}",
+        "}",
+        "pub(in crate::features) mod g;",
+        "pub mod h; // with a reason",
+        "#[cfg(test)] pub mod i;",
+        "pub mod j { pub fn k() {} }",
+        "pub(crate) use b::mod_l;",
+        "pub use crate::mod_m;",
+        "// a pub mod n;",
+    ];
+    let found = ["c", "d", "e", "g", "h", "i", "j"];
+    assert_eq!(visible_modules(&lines.join("\n")), found);
 }
 
 #[test]
@@ -543,12 +558,17 @@ fn modules(text: &str) -> Vec<String> {
 
 /// Returns the names in lines like `pub mod x;` and `pub(crate) mod x {`.
 fn visible_modules(text: &str) -> Vec<String> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| line.starts_with("pub"))
-        .filter_map(|line| line.strip_suffix([';', '{'])?.split_once(" mod "))
-        .map(|(_, name)| name.trim().to_owned())
-        .collect()
+    let name = |line: &str| {
+        let (code, _) = line.split_once("//").unwrap_or((line, ""));
+        let (before, rest) = code.split_once(" mod ")?;
+        let is_visible = before
+            .rsplit(']')
+            .next()
+            .is_some_and(|words| words.trim().starts_with("pub"));
+        let name = rest.split([';', '{']).next()?.trim();
+        is_visible.then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
 }
 
 /// Returns the file of the module `name` of `parent`.

@@ -23,7 +23,7 @@ pub(super) struct Namespaces {
     /// Names for which records of a deployment that has joined count.
     joined: Vec<NamePatterns>,
     /// Names for which records of a deployment count.
-    made: Vec<NamePatterns>,
+    accepted: Vec<NamePatterns>,
 }
 
 /// Owner and visibility of a namespace, which decide who reads it.
@@ -84,8 +84,8 @@ impl Namespaces {
         let peers = store.registry_peers().await?;
         let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
         let joined = joined.map(|peer| peer.accepts.clone()).collect();
-        let makers = peers.iter().filter(|peer| peer.state.is_maker());
-        let made = makers.map(|peer| peer.accepts.clone()).collect();
+        let accepted = peers.iter().filter(|peer| peer.state.is_accepted());
+        let accepted = accepted.map(|peer| peer.accepts.clone()).collect();
         // What came from a removed peer is served as before (R8). Private names stay private when their peer is accepted
         // for less, or for public names. Public ones for which nobody is accepted any more belong to no set, and have no
         // readers.
@@ -98,18 +98,18 @@ impl Namespaces {
             folded,
             peers: Self::sorted_peers(&peers.collect::<Vec<_>>()),
             joined,
-            made,
+            accepted,
         })
     }
 
     /// Returns true if the takedown of a version that was never here counts for a name: the name belongs to somebody here, it
-    /// is private, or a deployment is accepted for it and has not been removed since. Otherwise anybody who was accepted once
-    /// could close any public module for good, with takedowns of versions that it makes up.
+    /// is private, or a deployment is accepted for it, which may be suspended. Otherwise anybody who was accepted once could
+    /// close any public module for good, with takedowns of versions that it makes up.
     pub fn count_takedowns(&self, name: &RegistryName) -> bool {
         self.of(name).is_some_and(|access| {
             access.owner.is_some()
                 || access.visibility == Visibility::Owner
-                || self.made.iter().any(|patterns| patterns.matches(name))
+                || self.accepted.iter().any(|patterns| patterns.matches(name))
         })
     }
 
@@ -180,7 +180,7 @@ impl Namespaces {
             folded: HashMap::new(),
             peers: Self::sorted_peers(&peers.collect::<Vec<_>>()),
             joined: Vec::new(),
-            made: Vec::new(),
+            accepted: Vec::new(),
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
                 patterns("go github.com/Acme/net"),
                 patterns("module acme/*"),
             ],
-            made: Vec::new(),
+            accepted: Vec::new(),
         };
         for (name, namespace, is_of_peers) in [
             ("go github.com/Acme/net", Some("github.com/Acme"), true),

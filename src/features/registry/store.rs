@@ -32,6 +32,7 @@ use super::namespaces::{covering, covering_sql, of_kind_in_tx};
 use super::rows::{
     LoggedRecord, names_add_in_tx, packages_add_in_tx, records_add_in_tx, versions_write_in_tx,
 };
+use super::state::registry_access_changed_in_tx;
 use crate::model::{
     Cause, CommitSha, Concern, LockEventKind, NewLockEvent, OwnerName, Reason, Sha256Digest,
     text_enum,
@@ -189,7 +190,8 @@ impl LogEnd {
 macro_rules! published_sql {
     () => {
         "EXISTS (SELECT 1 FROM registry_versions v WHERE v.kind = k.kind AND v.name = k.name \
-         AND (v.origin IS NULL OR v.origin NOT IN ('version_control', 'peer_version_control')))"
+         AND ((v.origin IS NULL AND v.committed_at IS NULL) \
+         OR v.origin NOT IN ('version_control', 'peer_version_control')))"
     };
 }
 
@@ -338,7 +340,24 @@ impl Store {
         };
         let known = match refused {
             Ok(known) => known,
-            Err(outcome) => return tx.roll_back().await.map(|()| outcome),
+            Err(outcome) => {
+                let is_takedown = matches!(change.change, RecordChange::Delete(..));
+                if outcome != LogOutcome::Known || !is_takedown || old.was_here() {
+                    return tx.roll_back().await.map(|()| outcome);
+                }
+                // The takedown of a version that was never here ends with the trust in the deployments that made it. This
+                // deployment's own must not.
+                let own = RegistryVersion {
+                    origin: Some(change.origin),
+                    ..old
+                };
+                versions_write_in_tx(&mut tx, &[&own]).await?;
+                registry_access_changed_in_tx(&mut tx).await?;
+                let event = change_event(key, &change.change, context.owner, cause);
+                self.lock_events_in_tx(&mut tx, vec![event]).await?;
+                announce_in_tx(&mut tx, News::Registry).await?;
+                return tx.commit().await.map(|()| outcome);
+            }
         };
 
         let now = kept_time(self.now());
@@ -653,6 +672,14 @@ impl RegistryVersion {
         self.origin.is_some()
     }
 
+    /// Returns true if somebody has fetched the version from a repository, and nobody has published it.
+    pub(super) fn is_fetched(&self) -> bool {
+        match self.origin {
+            Some(origin) => origin.is_foreign(),
+            None => self.committed_at.is_some(),
+        }
+    }
+
     /// Returns the time that `go` compares versions by.
     pub fn go_time(&self) -> Option<DateTime<Utc>> {
         self.committed_at.or(self.added_at)
@@ -689,6 +716,11 @@ impl RegistryVersion {
                 }),
                 committed_at: record.fetched().map(RecordTime::get),
                 published_by: Some(record.maker().deployment.to_string()),
+                ..after
+            },
+            // Without the record that added it, only this tells that nobody has published the version.
+            RecordChange::Delete(..) if after.origin.is_none() => Self {
+                committed_at: record.fetched().map(RecordTime::get),
                 ..after
             },
             RecordChange::Deprecate(_) | RecordChange::Delete(..) => after,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use lockkeeper::features::registry::{PeerState, PeerTerms, VersionOrigin, Visibility};
+use lockkeeper::features::registry::{PeerState, PeerTerms, TakenDown, VersionOrigin, Visibility};
 use lockkeeper_registry::records::{LogId, Record, TakedownKind};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
@@ -17,7 +17,7 @@ use super::deployments::{Deployment, PATIENCE, name};
 use super::peers::{
     GO_MODULE, MODULE, NET, NET_AT, OTHER_MODULE, VPC, VPC_LIST, assert_equal, three, two, vpc_path,
 };
-use super::world::Answer;
+use super::world::{Answer, by_ops, notice};
 use crate::support::db::{TestDb, store_test};
 
 const ONE: &str = "one.example.com";
@@ -378,14 +378,51 @@ async fn a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker(db: 
     }
     assert_eq!(two.server.status(&info, &two.token).await, 200);
 
-    // It is removed.
-    let turns = [PeerState::Joined, PeerState::Suspended, PeerState::Removed];
-    for turn in turns.windows(2) {
-        assert!(two.turn(ONE, turn[0], turn[1]).await);
+    // To suspend it is no reason to fetch what it has taken down.
+    assert!(two.turn(ONE, PeerState::Joined, PeerState::Suspended).await);
+    for path in &of_versions {
+        assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
     }
+    assert!(
+        two.turn(ONE, PeerState::Suspended, PeerState::Removed)
+            .await
+    );
     for path in &of_versions {
         assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
     }
+    assert_eq!((one.fault().await, two.fault().await), (None, None));
+}
+
+/// An administrator who takes the same version down means it, also when the other deployment is no longer trusted.
+async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let next = "go example.com/net v1.1.0";
+    for key in [NET, next] {
+        one.office.publish(key, &GO_MODULE).await;
+        one.office
+            .take_down(key, TakedownKind::Security, "so it says")
+            .await;
+    }
+    for takedown in [2, 4] {
+        send(&one, &two, &push_of(&one, takedown).await).await;
+    }
+    let (ours, theirs) = (
+        format!("{NET_AT}/v1.0.0.info"),
+        format!("{NET_AT}/v1.1.0.info"),
+    );
+    for path in [&ours, &theirs] {
+        assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
+    }
+    let (key, reason) = (NET.parse().unwrap(), notice("a backdoor", None));
+    let taken = two
+        .office
+        .registry
+        .take_down(&key, TakedownKind::Security, reason, &by_ops());
+    assert!(matches!(taken.await.unwrap(), TakenDown::Before(_)));
+
+    two.accepts(ONE, "module other/*").await;
+    assert_eq!(two.server.status(&ours, &two.token).await, 403);
+    assert_eq!(two.server.status(&theirs, &two.token).await, 404);
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 
@@ -667,6 +704,7 @@ store_test!(
     a_push_that_cannot_be_one_of_the_peer_is_refused,
     what_does_not_count_in_a_page_does_not_count_in_a_push,
     a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker,
+    a_takedown_here_of_what_was_never_here_stays,
     a_fetched_version_comes_to_those_who_would_fetch_it,
     a_fetched_version_obeys_the_rules_for_misses_of_the_receiver,
     an_answer_to_a_push_tells_nothing_of_what_is_not_shared,

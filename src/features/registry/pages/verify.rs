@@ -31,7 +31,7 @@ const VERIFY_TIME: Duration = REQUEST_TIME.saturating_sub(Duration::from_secs(5)
 /// Last verification that this server has begun.
 pub(super) struct LastVerification {
     begun_at: DateTime<Utc>,
-    /// `None`: it has not come to its end, because the client has left, or because it takes too long.
+    /// `None`: it has not come to its end, because the client left, it took too long, or the database failed.
     answer: Option<(StatusCode, Value)>,
 }
 
@@ -112,7 +112,7 @@ fn too_soon(seconds: i64) -> Response {
         (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
         "too_soon",
         &format!(
-            "The server has verified the registry less than a minute ago. Try again in {}.",
+            "A verification began less than a minute ago and did not come to its end. Try again in {}.",
             seconds_text(seconds)
         ),
         ON_THE_MACHINE,

@@ -191,7 +191,7 @@ async fn refusal(answer: Response) -> ClientFault {
         .collect();
     let text = text.trim();
     if !text.is_empty() && !is_refusal(text) {
-        debug!(%status, text, "Something that is no deployment has answered a request to a peer");
+        debug!(%status, text, "The answer to a request to a peer is no known refusal of a deployment");
     }
     ClientFault::Status(status, text.to_owned())
 }

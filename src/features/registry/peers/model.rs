@@ -45,6 +45,11 @@ impl PeerState {
         matches!(self, Self::Approved | Self::Joined | Self::Braked)
     }
 
+    /// Returns true if somebody here has accepted names of the peer and has not removed it since.
+    pub fn is_accepted(self) -> bool {
+        !matches!(self, Self::Proposed | Self::Removed)
+    }
+
     /// Returns true if the peer may read what is shared with it.
     pub fn may_read(self) -> bool {
         matches!(self, Self::Joined | Self::Braked | Self::Diverged)

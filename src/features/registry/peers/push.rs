@@ -23,7 +23,6 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
 use super::super::service::RegistryError;
-use super::super::store::VersionOrigin;
 use super::PeerExchange;
 use super::merge::{Makers, PushOutcome};
 use super::model::{NamePatterns, Peer, PeerState, PeerUrl};
@@ -399,16 +398,13 @@ impl PeerExchange {
             PushOutcome::Merged | PushOutcome::Bad(_) | PushOutcome::Stopped => return Ok(outcome),
         }
         let store = self.registry.store();
-        let origin = store
-            .registry_version(key)
-            .await?
-            .and_then(|version| version.origin);
+        let version = store.registry_version(key).await?;
         let (namespaces, peers) = (
             store.registry_namespaces().await?,
             store.registry_peers().await?,
         );
         let shared = SharedNames::new(sender, NamePatterns::everything(), namespaces, &peers);
-        let is_shared = if origin.is_some_and(VersionOrigin::is_foreign) {
+        let is_shared = if version.is_some_and(|version| version.is_fetched()) {
             shared.has_fetched(&key.name())
         } else {
             shared.has(&key.name())

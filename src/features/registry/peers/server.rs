@@ -74,6 +74,8 @@ const NOT_FOUND: &str = "There is no such package, or it is not shared.";
 const DATABASE_AWAY: &str = "The database does not answer. Try again in a moment.";
 const STORE_AWAY: &str = "The store of packages does not answer. Try again in a moment.";
 const FAILED: &str = "The registry has failed. The log of the server says why.";
+const NO_JOIN: &str = "Send the JSON of a join, with the header Content-Type: application/json.";
+const NO_RANGE: &str = "Write after=ID, limit=N from 1, and accepts=PATTERNS.";
 
 fn busy_text() -> String {
     format!("A deployment has {AT_ONCE} requests at a time. Try again.")
@@ -95,6 +97,8 @@ pub(super) fn is_refusal(text: &str) -> bool {
         DATABASE_AWAY,
         STORE_AWAY,
         FAILED,
+        NO_JOIN,
+        NO_RANGE,
     ];
     fixed.contains(&text)
         || text == busy_text()
@@ -413,9 +417,7 @@ async fn join(
     body: Result<Json<JoinBody>, JsonRejection>,
 ) -> Result<Json<JoinBody>, ExchangeRefusal> {
     let Ok(Json(body)) = body else {
-        return Err(ExchangeRefusal::BadRequest(
-            "Send the JSON of a join, with the header Content-Type: application/json.",
-        ));
+        return Err(ExchangeRefusal::BadRequest(NO_JOIN));
     };
     let answer = server.peers.accept(&body).await;
     let answer = answer.map_err(ExchangeRefusal::Join)?;
@@ -458,7 +460,7 @@ async fn diff(
     query: Result<Query<DiffQuery>, QueryRejection>,
 ) -> Result<Json<DiffBody>, ExchangeRefusal> {
     let (peer, _place) = server.enter(&headers).await?;
-    let bad = ExchangeRefusal::BadRequest("Write after=ID, limit=N from 1, and accepts=PATTERNS.");
+    let bad = ExchangeRefusal::BadRequest(NO_RANGE);
     let Ok(Query(query)) = query else {
         return Err(bad);
     };

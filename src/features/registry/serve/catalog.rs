@@ -271,6 +271,8 @@ impl Catalog {
         }
         let changed = self.changed_keys(known, state).await?;
         let mut kept = self.kept();
+        // A takedown that counts from now on has no record of its own.
+        let changed = changed.filter(|_| state.access == known.access);
         if let Some(keys) = changed {
             for key in keys {
                 kept.versions.remove(&key);

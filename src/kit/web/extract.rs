@@ -72,11 +72,18 @@ fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> WebError
     match (error.inner().is_data(), error.path().to_string()) {
         (true, path) if path != "." => WebError::unusable_field(
             &path,
-            &error.inner().to_string(),
+            &without_place(error.inner()),
             "Leave it out, or give the expected value.",
         ),
         (true | false, _) => WebError::unreadable_json(&error.inner().to_string()),
     }
+}
+
+/// Returns the text of an error without the place in the body, because the field is named anyway.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 /// `?owner=…`: limits a list to one owner.

@@ -342,8 +342,8 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     insta::assert_json_snapshot!(json, @r#"
     {
-      "detail": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean at line 1 column 15. Nothing was changed.",
-      "error": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean at line 1 column 15. Nothing was changed.",
+      "detail": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean. Nothing was changed.",
+      "error": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean. Nothing was changed.",
       "field": "force",
       "reason": "unusable",
       "reference": "00000000000070008000000000000003",

@@ -524,7 +524,10 @@ fn text(peer: &Peer) -> String {
         None => "never complete".to_owned(),
     };
     let error = match &peer.error {
-        Some((why, since)) => format!("; failing since {}: {why}", time(*since)),
+        Some((why, since)) if peer.is_failing() => {
+            format!("; failing since {}: {why}", time(*since))
+        }
+        Some((note, _)) => format!("; note: {note}"),
         None => String::new(),
     };
     safe(&format!(

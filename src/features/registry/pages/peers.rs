@@ -36,6 +36,7 @@ struct PeerEntry {
     #[serde(flatten)]
     peer: PeerView,
     badge: Badge,
+    is_failing: bool,
     /// Versions and bytes that its records have added, and their limits.
     added: String,
     advice: Option<&'static str>,
@@ -45,6 +46,7 @@ impl From<PeerView> for PeerEntry {
     fn from(peer: PeerView) -> Self {
         Self {
             badge: badge(peer.state),
+            is_failing: peer.is_failing,
             added: format!(
                 "{} of {} versions, {} of {}",
                 peer.versions,

@@ -41,6 +41,9 @@ pub(in crate::features::registry) struct PeerView {
     key: String,
     fingerprint: String,
     pub state: PeerState,
+    /// True if `error` is a failure, and not a note about something that comes later. Only for the page.
+    #[serde(skip)]
+    pub is_failing: bool,
     state_since: String,
     /// Names that it may read.
     shares: Vec<String>,
@@ -227,6 +230,7 @@ impl PeerView {
             key: peer.verifier.to_string(),
             fingerprint: fingerprint(&peer.verifier),
             state: peer.state,
+            is_failing: peer.is_failing(),
             state_since: rfc3339(peer.state_since),
             shares: list(&peer.shares),
             accepts: list(&peer.accepts),

@@ -109,7 +109,10 @@ macro_rules! text_enum {
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
                     $($text => Ok(Self::$variant),)+
-                    other => Err(format!(concat!("`{}` is not a ", stringify!($name)), other)),
+                    other => {
+                        let all: Vec<&str> = Self::ALL.iter().copied().map(Self::as_str).collect();
+                        Err(format!("`{other}` is none of: {}", all.join(", ")))
+                    }
                 }
             }
         }

@@ -31,7 +31,7 @@ pub struct Replica {
 /// repository may have in the pool. It is never less than 16, because most commands wait for something else than a
 /// permit.
 pub(super) fn commands_of_a_repo(ctx: &ServerCtx) -> i64 {
-    i64::try_from(ctx.runs.pool.places_of_a_repo())
+    i64::try_from(ctx.runs.pool.permits_per_repo())
         .unwrap_or(i64::MAX)
         .saturating_add(1)
         .max(16)

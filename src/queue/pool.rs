@@ -7,7 +7,7 @@
 //! - *right of way*: once the processor was busy, a pull with many projects begins no further run while a command of another
 //!   pull is prepared or answered. That takes milliseconds, unless the processor is kept from it. The large pull gives way
 //!   for a second at most, and then gets its permits;
-//! - *no place lies idle*: no permit stays free while an applicant waits that may have it;
+//! - *no permit lies idle*: no permit stays free while an applicant waits that may have it;
 //! - *plans last*: applies and other runs go before plans, because a person waits for them now;
 //! - *in turns*: among equals, pulls take turns, so that a pull with 500 projects does not delay a pull with a single
 //!   project. Each applicant gets a round number on arrival: one more than its pull's last applicant, and more than
@@ -51,8 +51,8 @@ pub struct RunPool(Arc<Mutex<PoolInner>>);
 
 #[derive(Debug)]
 struct PoolInner {
-    row: PoolQueue,
-    calls: HashMap<ApplicantNumber, oneshot::Sender<()>>,
+    queue: PoolQueue,
+    waiters: HashMap<ApplicantNumber, oneshot::Sender<()>>,
     meter: ProcessorMeter,
     /// True while a task watches the processor.
     is_watched: bool,
@@ -76,10 +76,10 @@ pub struct RunPermit {
 
 impl RunPool {
     /// Creates a pool with the number of permits in all and the limit for one repository.
-    pub fn new(places: usize, per_repo: usize) -> Self {
+    pub fn new(permits: usize, per_repo: usize) -> Self {
         Self(Arc::new(Mutex::new(PoolInner {
-            row: PoolQueue::new(places, per_repo),
-            calls: HashMap::new(),
+            queue: PoolQueue::new(permits, per_repo),
+            waiters: HashMap::new(),
             meter: ProcessorMeter::default(),
             is_watched: false,
             gives_way_since: None,
@@ -90,26 +90,26 @@ impl RunPool {
     pub fn right_of_way(&self, pull: &PullRef) -> RightOfWay {
         let until = Instant::now() + RIGHT_OF_WAY;
         RightOfWay {
-            command: self.inner().row.give_right_of_way(pull, until),
+            command: self.inner().queue.give_right_of_way(pull, until),
             pool: self.clone(),
         }
     }
 
     /// Returns the maximum number of concurrent runs of one repository.
-    pub fn places_of_a_repo(&self) -> usize {
-        let row = &self.inner().row;
-        row.places.min(row.per_repo)
+    pub fn permits_per_repo(&self) -> usize {
+        let queue = &self.inner().queue;
+        queue.permits.min(queue.per_repo)
     }
 
     /// Waits for a permit. Dropping the future leaves the queue.
-    pub async fn place(&self, kind: RunKind, pull: &PullRef) -> RunPermit {
-        let (call, called) = oneshot::channel();
-        let place = {
+    pub async fn acquire(&self, kind: RunKind, pull: &PullRef) -> RunPermit {
+        let (sender, granted) = oneshot::channel();
+        let permit = {
             let mut inner = self.inner();
-            let applicant = inner.row.enter(kind, pull);
-            inner.calls.insert(applicant, call);
-            inner.call_up(Instant::now());
-            if !inner.row.waiting.is_empty() && !std::mem::replace(&mut inner.is_watched, true) {
+            let applicant = inner.queue.enter(kind, pull);
+            inner.waiters.insert(applicant, sender);
+            inner.grant_permits(Instant::now());
+            if !inner.queue.waiting.is_empty() && !std::mem::replace(&mut inner.is_watched, true) {
                 tokio::spawn(watch_processor(Arc::downgrade(&self.0)));
             }
             RunPermit {
@@ -118,8 +118,8 @@ impl RunPool {
             }
         };
         // The sender is dropped only with the permit.
-        called.await.ok();
-        place
+        granted.await.ok();
+        permit
     }
 
     fn inner(&self) -> MutexGuard<'_, PoolInner> {
@@ -145,33 +145,33 @@ async fn watch_processor(pool: Weak<Mutex<PoolInner>>) {
 impl PoolInner {
     /// Adapts the share of a pull. Returns false if nobody waits, so that there is nothing to adapt.
     fn adapt(&mut self) -> bool {
-        if self.row.waiting.is_empty() {
-            self.row.per_pull = usize::MAX;
+        if self.queue.waiting.is_empty() {
+            self.queue.per_pull = usize::MAX;
             self.meter = ProcessorMeter::default();
             self.is_watched = false;
             return false;
         }
         if let Some(is_busy) = self.meter.is_busy() {
             let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-            let largest = self.row.largest_share();
-            self.row.per_pull = share(self.row.per_pull, largest, is_busy, processors);
+            let largest = self.queue.largest_share();
+            self.queue.per_pull = share(self.queue.per_pull, largest, is_busy, processors);
         }
-        self.call_up(Instant::now());
+        self.grant_permits(Instant::now());
         true
     }
 
-    fn call_up(&mut self, now: Instant) {
-        self.row.right_of_way.retain(|_, (_, until)| now < *until);
+    fn grant_permits(&mut self, now: Instant) {
+        self.queue.right_of_way.retain(|_, (_, until)| now < *until);
         let has_waited = self
             .gives_way_since
             .is_some_and(|since| now >= since + LONGEST_WAIT);
-        while let Some(applicant) = self.row.serve(has_waited) {
-            if let Some(call) = self.calls.remove(&applicant) {
+        while let Some(applicant) = self.queue.serve(has_waited) {
+            if let Some(sender) = self.waiters.remove(&applicant) {
                 // A receiver that does not listen any more is about to release its permit.
-                call.send(()).ok();
+                sender.send(()).ok();
             }
         }
-        if has_waited || self.row.next(true).is_none() {
+        if has_waited || self.queue.next(true).is_none() {
             self.gives_way_since = None;
         } else {
             self.gives_way_since.get_or_insert(now);
@@ -182,7 +182,10 @@ impl PoolInner {
 impl Drop for RightOfWay {
     fn drop(&mut self) {
         let until = Instant::now() + ANSWER_TIME;
-        self.pool.inner().row.end_right_of_way(self.command, until);
+        self.pool
+            .inner()
+            .queue
+            .end_right_of_way(self.command, until);
         let pool = Arc::downgrade(&self.pool.0);
         // Without a runtime, the server is ending.
         let Ok(runtime) = Handle::try_current() else {
@@ -191,7 +194,7 @@ impl Drop for RightOfWay {
         runtime.spawn(async move {
             tokio::time::sleep(ANSWER_TIME).await;
             if let Some(pool) = pool.upgrade() {
-                inner(&pool).call_up(Instant::now());
+                inner(&pool).grant_permits(Instant::now());
             }
         });
     }
@@ -200,9 +203,9 @@ impl Drop for RightOfWay {
 impl Drop for RunPermit {
     fn drop(&mut self) {
         let mut inner = self.pool.inner();
-        inner.calls.remove(&self.applicant);
-        inner.row.leave(self.applicant);
-        inner.call_up(Instant::now());
+        inner.waiters.remove(&self.applicant);
+        inner.queue.leave(self.applicant);
+        inner.grant_permits(Instant::now());
     }
 }
 
@@ -236,7 +239,7 @@ struct ServiceOrder {
 /// Queue of applicants and holders of permits: the rules, without time and tasks.
 #[derive(Debug)]
 struct PoolQueue {
-    places: usize,
+    permits: usize,
     per_repo: usize,
     /// Maximum number of permits of one pull.
     per_pull: usize,
@@ -245,7 +248,7 @@ struct PoolQueue {
     served: [u64; 2],
     waiting: BTreeMap<ServiceOrder, PullRef>,
     turns: HashMap<ApplicantNumber, ServiceOrder>,
-    placed: HashMap<ApplicantNumber, PullRef>,
+    holders: HashMap<ApplicantNumber, PullRef>,
     of_repo: HashMap<RepoId, usize>,
     of_pull: HashMap<PullRef, usize>,
     waiting_of_pull: HashMap<PullRef, usize>,
@@ -254,16 +257,16 @@ struct PoolQueue {
 }
 
 impl PoolQueue {
-    fn new(places: usize, per_repo: usize) -> Self {
+    fn new(permits: usize, per_repo: usize) -> Self {
         Self {
-            places,
+            permits,
             per_repo,
             per_pull: usize::MAX,
             next: 0,
             served: [0; 2],
             waiting: BTreeMap::new(),
             turns: HashMap::new(),
-            placed: HashMap::new(),
+            holders: HashMap::new(),
             of_repo: HashMap::new(),
             of_pull: HashMap::new(),
             waiting_of_pull: HashMap::new(),
@@ -326,7 +329,7 @@ impl PoolQueue {
 
     /// Returns the next applicant that may have a permit, if one is free. With `has_waited`, no pull gives way.
     fn next(&self, has_waited: bool) -> Option<ServiceOrder> {
-        if self.placed.len() >= self.places {
+        if self.holders.len() >= self.permits {
             return None;
         }
         let full: BTreeSet<&RepoId> = self
@@ -354,7 +357,7 @@ impl PoolQueue {
         subtract(&mut self.waiting_of_pull, &pull);
         *self.of_repo.entry(pull.repo.clone()).or_default() += 1;
         *self.of_pull.entry(pull.clone()).or_default() += 1;
-        self.placed.insert(turn.applicant, pull);
+        self.holders.insert(turn.applicant, pull);
         Some(turn.applicant)
     }
 
@@ -371,7 +374,7 @@ impl PoolQueue {
                 subtract(&mut self.waiting_of_pull, &pull);
             }
         }
-        let Some(pull) = self.placed.remove(&applicant) else {
+        let Some(pull) = self.holders.remove(&applicant) else {
             return;
         };
         subtract(&mut self.of_repo, &pull.repo);
@@ -406,13 +409,13 @@ mod tests {
     }
 
     /// Returns the order of service when every permit is released at once.
-    fn served(row: &mut PoolQueue, count: usize) -> Vec<ApplicantNumber> {
+    fn served(queue: &mut PoolQueue, count: usize) -> Vec<ApplicantNumber> {
         let mut order = Vec::new();
         for _ in 0..count {
-            let Some(applicant) = row.serve(false) else {
+            let Some(applicant) = queue.serve(false) else {
                 break;
             };
-            row.leave(applicant);
+            queue.leave(applicant);
             order.push(applicant);
         }
         order
@@ -420,13 +423,13 @@ mod tests {
 
     #[test]
     fn a_pull_with_one_project_goes_before_the_rest_of_a_pull_with_five_hundred() {
-        let mut row = PoolQueue::new(1, 1);
+        let mut queue = PoolQueue::new(1, 1);
         for _ in 0..500 {
-            row.enter(RunKind::Plan, &pull(1, 1));
+            queue.enter(RunKind::Plan, &pull(1, 1));
         }
-        assert_eq!(served(&mut row, 100).len(), 100);
-        let small = row.enter(RunKind::Plan, &pull(1, 2));
-        let position = served(&mut row, 400)
+        assert_eq!(served(&mut queue, 100).len(), 100);
+        let small = queue.enter(RunKind::Plan, &pull(1, 2));
+        let position = served(&mut queue, 400)
             .iter()
             .position(|applicant| *applicant == small);
         assert!(position.unwrap() <= 1, "{position:?}");
@@ -434,15 +437,15 @@ mod tests {
 
     #[test]
     fn a_pull_with_many_projects_is_not_starved_by_many_small_ones() {
-        let mut row = PoolQueue::new(1, 1);
+        let mut queue = PoolQueue::new(1, 1);
         let many: Vec<ApplicantNumber> = (0..3)
-            .map(|_| row.enter(RunKind::Plan, &pull(1, 1)))
+            .map(|_| queue.enter(RunKind::Plan, &pull(1, 1)))
             .collect();
         let mut order = Vec::new();
         for number in 2..20 {
-            row.enter(RunKind::Plan, &pull(1, number));
-            row.enter(RunKind::Plan, &pull(1, -number));
-            order.extend(served(&mut row, 1));
+            queue.enter(RunKind::Plan, &pull(1, number));
+            queue.enter(RunKind::Plan, &pull(1, -number));
+            order.extend(served(&mut queue, 1));
         }
         assert!(
             many[..2].iter().all(|applicant| order.contains(applicant)),
@@ -452,95 +455,101 @@ mod tests {
 
     #[test]
     fn applies_go_first_and_a_full_repository_lets_others_pass() {
-        let mut row = PoolQueue::new(3, 1);
-        let plan = row.enter(RunKind::Plan, &pull(1, 1));
-        let apply = row.enter(RunKind::Apply, &pull(1, 2));
-        let elsewhere = row.enter(RunKind::Plan, &pull(2, 1));
+        let mut queue = PoolQueue::new(3, 1);
+        let plan = queue.enter(RunKind::Plan, &pull(1, 1));
+        let apply = queue.enter(RunKind::Apply, &pull(1, 2));
+        let elsewhere = queue.enter(RunKind::Plan, &pull(2, 1));
         assert_eq!(
-            (row.serve(false), row.serve(false), row.serve(false)),
+            (queue.serve(false), queue.serve(false), queue.serve(false)),
             (Some(apply), Some(elsewhere), None)
         );
-        row.leave(apply);
-        assert_eq!((row.serve(false), row.serve(false)), (Some(plan), None));
+        queue.leave(apply);
+        assert_eq!((queue.serve(false), queue.serve(false)), (Some(plan), None));
     }
 
     #[tokio::test]
-    async fn a_place_is_handed_on_and_a_dropped_wait_leaves_the_row() {
+    async fn a_permit_is_handed_on_and_a_dropped_wait_leaves_the_queue() {
         let (pool, one, two) = (RunPool::new(1, 1), pull(1, 1), pull(2, 2));
-        let first = pool.place(RunKind::Plan, &pull(1, 1)).await;
-        let mut second = Box::pin(pool.place(RunKind::Plan, &one));
-        let mut third = Box::pin(pool.place(RunKind::Plan, &two));
+        let first = pool.acquire(RunKind::Plan, &pull(1, 1)).await;
+        let mut second = Box::pin(pool.acquire(RunKind::Plan, &one));
+        let mut third = Box::pin(pool.acquire(RunKind::Plan, &two));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         drop(second);
         drop(first);
-        let third = third.now_or_never().expect("the place is free");
+        let third = third.now_or_never().expect("the permit is free");
         // An applicant that got a permit, but is dropped before it learns of it, releases the permit.
-        let mut unheard = Box::pin(pool.place(RunKind::Apply, &one));
+        let mut unheard = Box::pin(pool.acquire(RunKind::Apply, &one));
         assert!((&mut unheard).now_or_never().is_none());
         drop(third);
         drop(unheard);
         assert!(
-            pool.place(RunKind::Plan, &pull(1, 3))
+            pool.acquire(RunKind::Plan, &pull(1, 3))
                 .now_or_never()
                 .is_some()
         );
         let inner = pool.inner();
         assert!(
-            inner.row.waiting.is_empty()
-                && inner.row.placed.is_empty()
-                && inner.row.of_repo.is_empty()
-                && inner.row.of_pull.is_empty()
+            inner.queue.waiting.is_empty()
+                && inner.queue.holders.is_empty()
+                && inner.queue.of_repo.is_empty()
+                && inner.queue.of_pull.is_empty()
         );
-        assert!(inner.calls.is_empty() && inner.row.turns.is_empty());
+        assert!(inner.waiters.is_empty() && inner.queue.turns.is_empty());
     }
 
     #[test]
     fn a_pull_keeps_to_its_share_and_leaves_the_rest_to_others() {
-        let mut row = PoolQueue::new(15, usize::MAX);
+        let mut queue = PoolQueue::new(15, usize::MAX);
         for _ in 0..100 {
-            row.enter(RunKind::Plan, &pull(1, 1));
+            queue.enter(RunKind::Plan, &pull(1, 1));
         }
-        let all: Vec<ApplicantNumber> = std::iter::from_fn(|| row.serve(false)).collect();
-        assert_eq!((all.len(), row.largest_share()), (15, 15));
-        row.per_pull = share(row.per_pull, row.largest_share(), true, 4);
-        assert_eq!(row.per_pull, 7);
+        let all: Vec<ApplicantNumber> = std::iter::from_fn(|| queue.serve(false)).collect();
+        assert_eq!((all.len(), queue.largest_share()), (15, 15));
+        queue.per_pull = share(queue.per_pull, queue.largest_share(), true, 4);
+        assert_eq!(queue.per_pull, 7);
         for applicant in &all[..8] {
-            row.leave(*applicant);
+            queue.leave(*applicant);
         }
-        assert_eq!((row.largest_share(), row.serve(false)), (7, None));
-        let small = row.enter(RunKind::Plan, &pull(1, 2));
-        assert_eq!((row.serve(false), row.serve(false)), (Some(small), None));
-        row.per_pull = share(row.per_pull, row.largest_share(), false, 4);
-        assert_eq!(std::iter::from_fn(|| row.serve(false)).count(), 4);
+        assert_eq!((queue.largest_share(), queue.serve(false)), (7, None));
+        let small = queue.enter(RunKind::Plan, &pull(1, 2));
+        assert_eq!(
+            (queue.serve(false), queue.serve(false)),
+            (Some(small), None)
+        );
+        queue.per_pull = share(queue.per_pull, queue.largest_share(), false, 4);
+        assert_eq!(std::iter::from_fn(|| queue.serve(false)).count(), 4);
     }
 
     /// A large pull and the permits that it has on a busy processor.
     fn busy_with_a_large_pull() -> (PoolQueue, Vec<ApplicantNumber>) {
-        let mut row = PoolQueue::new(15, usize::MAX);
-        row.per_pull = FEWEST;
+        let mut queue = PoolQueue::new(15, usize::MAX);
+        queue.per_pull = FEWEST;
         for _ in 0..100 {
-            row.enter(RunKind::Plan, &pull(1, 1));
+            queue.enter(RunKind::Plan, &pull(1, 1));
         }
-        let placed: Vec<ApplicantNumber> = std::iter::from_fn(|| row.serve(false)).collect();
-        assert_eq!(placed.len(), FEWEST);
-        (row, placed)
+        let holders: Vec<ApplicantNumber> = std::iter::from_fn(|| queue.serve(false)).collect();
+        assert_eq!(holders.len(), FEWEST);
+        (queue, holders)
     }
 
     #[test]
     fn a_large_pull_gives_way_to_the_commands_of_others() {
-        let (mut row, placed) = busy_with_a_large_pull();
+        let (mut queue, holders) = busy_with_a_large_pull();
         let later = Instant::now() + RIGHT_OF_WAY;
-        row.give_right_of_way(&pull(1, 1), later);
-        row.leave(placed[0]);
-        assert!(row.serve(false).is_some(), "its own command is no reason");
-        row.give_right_of_way(&pull(1, 2), later);
-        row.leave(placed[1]);
-        assert_eq!(row.serve(false), None);
-        let small = row.enter(RunKind::Plan, &pull(1, 2));
-        assert_eq!((row.serve(false), row.serve(false)), (Some(small), None));
+        queue.give_right_of_way(&pull(1, 1), later);
+        queue.leave(holders[0]);
+        assert!(queue.serve(false).is_some(), "its own command is no reason");
+        queue.give_right_of_way(&pull(1, 2), later);
+        queue.leave(holders[1]);
+        assert_eq!(queue.serve(false), None);
+        let small = queue.enter(RunKind::Plan, &pull(1, 2));
+        assert_eq!(
+            (queue.serve(false), queue.serve(false)),
+            (Some(small), None)
+        );
         // A processor that was never busy has time for both.
-        row.per_pull = usize::MAX;
-        assert!(row.serve(false).is_some());
+        queue.per_pull = usize::MAX;
+        assert!(queue.serve(false).is_some());
     }
 
     #[tokio::test]
@@ -548,8 +557,8 @@ mod tests {
         let (pool, now) = (RunPool::new(1, 1), Instant::now());
         let is_held = |pool: &RunPool, after: Duration| {
             let mut inner = pool.inner();
-            inner.call_up(now + after);
-            !inner.row.right_of_way.is_empty()
+            inner.grant_permits(now + after);
+            !inner.queue.right_of_way.is_empty()
         };
         let command = pool.right_of_way(&pull(1, 2));
         assert!(is_held(&pool, RIGHT_OF_WAY));
@@ -563,25 +572,25 @@ mod tests {
 
     #[test]
     fn a_large_pull_gets_its_permits_in_every_second() {
-        let (mut row, placed) = busy_with_a_large_pull();
+        let (mut queue, holders) = busy_with_a_large_pull();
         let now = Instant::now();
-        row.give_right_of_way(&pull(1, 2), now + Duration::from_hours(1));
+        queue.give_right_of_way(&pull(1, 2), now + Duration::from_hours(1));
         let mut inner = PoolInner {
-            row,
-            calls: HashMap::new(),
+            queue,
+            waiters: HashMap::new(),
             meter: ProcessorMeter::default(),
             is_watched: false,
             gives_way_since: None,
         };
-        for applicant in placed {
-            inner.row.leave(applicant);
+        for applicant in holders {
+            inner.queue.leave(applicant);
         }
         let mut permits = |after: Duration| {
-            let before = inner.row.placed.len();
-            inner.call_up(now + after);
-            let given = inner.row.placed.len() - before;
-            let held: Vec<ApplicantNumber> = inner.row.placed.keys().copied().collect();
-            held.into_iter().for_each(|held| inner.row.leave(held));
+            let before = inner.queue.holders.len();
+            inner.grant_permits(now + after);
+            let given = inner.queue.holders.len() - before;
+            let held: Vec<ApplicantNumber> = inner.queue.holders.keys().copied().collect();
+            held.into_iter().for_each(|held| inner.queue.leave(held));
             given
         };
         assert_eq!(permits(Duration::ZERO), 0);
@@ -626,60 +635,60 @@ mod tests {
 
     proptest! {
         #[test]
-        fn limits_hold_no_place_lies_idle_and_who_leaves_is_forgotten(
-            places in 1usize..5, per_repo in 1usize..4, per_pull in 1usize..4, has_right_of_way in any::<bool>(),
+        fn limits_hold_no_permit_lies_idle_and_who_leaves_is_forgotten(
+            permits in 1usize..5, per_repo in 1usize..4, per_pull in 1usize..4, has_right_of_way in any::<bool>(),
             moves in moves(),
         ) {
-            let mut row = PoolQueue::new(places, per_repo);
-            row.per_pull = per_pull;
+            let mut queue = PoolQueue::new(permits, per_repo);
+            queue.per_pull = per_pull;
             if has_right_of_way {
-                row.give_right_of_way(&pull(0, 0), Instant::now() + RIGHT_OF_WAY);
+                queue.give_right_of_way(&pull(0, 0), Instant::now() + RIGHT_OF_WAY);
             }
             let mut present: BTreeMap<ApplicantNumber, RepoId> = BTreeMap::new();
             for step in moves {
                 match step {
                     Move::Enter(apply, repo, number) => {
                         let kind = if apply { RunKind::Apply } else { RunKind::Plan };
-                        present.insert(row.enter(kind, &pull(repo, number)), pull(repo, number).repo);
+                        present.insert(queue.enter(kind, &pull(repo, number)), pull(repo, number).repo);
                     }
                     Move::Leave(n) => {
                         let Some(applicant) = present.keys().nth(n % present.len().max(1)).copied() else { continue };
                         present.remove(&applicant);
-                        row.leave(applicant);
+                        queue.leave(applicant);
                     }
                 }
-                while row.serve(false).is_some() {}
-                let running = |repo: &RepoId| row.placed.values().filter(|other| other.repo == *repo).count();
-                let of_pull = |pull: &PullRef| row.placed.values().filter(|other| *other == pull).count();
-                prop_assert!(row.placed.len() <= places);
-                prop_assert!(row.placed.values().all(|pull| running(&pull.repo) <= per_repo && of_pull(pull) <= per_pull));
-                prop_assert_eq!(row.placed.len() + row.waiting.len(), present.len());
-                prop_assert_eq!(row.turns.len(), row.waiting.len());
-                let idle = row.placed.len() < places
-                    && row.waiting.values().any(|pull| {
-                        running(&pull.repo) < per_repo && of_pull(pull) < per_pull && !row.gives_way(pull)
+                while queue.serve(false).is_some() {}
+                let running = |repo: &RepoId| queue.holders.values().filter(|other| other.repo == *repo).count();
+                let of_pull = |pull: &PullRef| queue.holders.values().filter(|other| *other == pull).count();
+                prop_assert!(queue.holders.len() <= permits);
+                prop_assert!(queue.holders.values().all(|pull| running(&pull.repo) <= per_repo && of_pull(pull) <= per_pull));
+                prop_assert_eq!(queue.holders.len() + queue.waiting.len(), present.len());
+                prop_assert_eq!(queue.turns.len(), queue.waiting.len());
+                let idle = queue.holders.len() < permits
+                    && queue.waiting.values().any(|pull| {
+                        running(&pull.repo) < per_repo && of_pull(pull) < per_pull && !queue.gives_way(pull)
                     });
-                prop_assert!(!idle, "somebody waits beside a free place");
-                prop_assert_eq!(row.waiting_of_pull.values().sum::<usize>(), row.waiting.len());
+                prop_assert!(!idle, "somebody waits beside a free permit");
+                prop_assert_eq!(queue.waiting_of_pull.values().sum::<usize>(), queue.waiting.len());
             }
         }
 
         #[test]
-        fn whoever_waits_is_served_after_two_places_per_pull_beside_it(
+        fn who_waits_is_served_after_two_permits_per_pull_beside_it(
             before in prop::collection::vec(0i64..6, 0..200), after in prop::collection::vec(0i64..6, 0..200), warm in 0usize..100,
         ) {
-            let mut row = PoolQueue::new(1, 1);
+            let mut queue = PoolQueue::new(1, 1);
             for number in before {
-                row.enter(RunKind::Plan, &pull(1, number));
+                queue.enter(RunKind::Plan, &pull(1, number));
             }
-            served(&mut row, warm);
-            let ours = row.enter(RunKind::Plan, &pull(1, 99));
+            served(&mut queue, warm);
+            let ours = queue.enter(RunKind::Plan, &pull(1, 99));
             let mut after = after.into_iter();
             for _ in 0..=12 {
                 for number in after.by_ref().take(5) {
-                    row.enter(RunKind::Plan, &pull(1, number));
+                    queue.enter(RunKind::Plan, &pull(1, number));
                 }
-                if served(&mut row, 1) == [ours] {
+                if served(&mut queue, 1) == [ours] {
                     return Ok(());
                 }
             }

@@ -141,7 +141,7 @@ impl ProjectRun<'_> {
             ..ProjectReport::new(self.project.clone(), ProjectOutcome::Failed)
         };
         task.check(self, &report).await?;
-        let Ok(_permit) = projects::place_in_pool(self.cx, self.kind).await else {
+        let Ok(_permit) = projects::acquire_permit(self.cx, self.kind).await else {
             return Err(Stop::Reply(Box::new(task.not_begun(self, &report).await?)));
         };
         let begun = task.begin(self, &report).await?;

@@ -169,11 +169,14 @@ fn lies_below(dir: &Path, file: &Path) -> bool {
 }
 
 /// Waits for a permit of the pool. Fails if the command has to stop.
-pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<RunPermit, Stopped> {
+pub(super) async fn acquire_permit(
+    cx: &CommandCx<'_>,
+    kind: RunKind,
+) -> Result<RunPermit, Stopped> {
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        place = cx.ctx.runs.pool.place(kind, &cx.pull.at) => if cx.may_begin() { Ok(place) } else { Err(Stopped) },
+        permit = cx.ctx.runs.pool.acquire(kind, &cx.pull.at) => if cx.may_begin() { Ok(permit) } else { Err(Stopped) },
     }
 }
 
@@ -250,7 +253,7 @@ impl Work {
         self.group_permits
             .acquire()
             .await
-            .expect("the row is never closed")
+            .expect("the semaphore is never closed")
     }
 
     /// Returns the projects in their order. In each stage, projects with the same directory and workspace are

@@ -21,9 +21,9 @@ use lockkeeper_registry::git_archive::{ArchivedFile, read_git_archive};
 use tempfile::TempDir;
 
 use super::disk::apart;
-use super::elsewhere::valid_time;
 use super::environment::git_in;
 use super::fetch::FETCH;
+use super::foreign_repository::valid_time;
 use super::object_db::{Dirs, Entry, ObjectDb, ObjectError};
 use super::objects::path_of;
 use super::{Git, GitError, GitSettings, Mirror, Remote, place};

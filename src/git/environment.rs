@@ -90,7 +90,7 @@ pub(super) fn git_in(settings: &GitSettings, git_dir: &Path, filter: Option<&Mir
 }
 
 /// Configuration for repositories of other people, which a client names. They may not lead to another address.
-const ELSEWHERE: &[(&str, &str)] = &[
+const FOREIGN_CONFIG: &[(&str, &str)] = &[
     ("http.followRedirects", "false"),
     ("transfer.bundleURI", "false"),
     // A small pack can hold large objects. One thread keeps two of them in memory, and huge ones none.
@@ -116,8 +116,8 @@ pub const AUTHORITY_VARIABLES: &[(&str, &str)] = &[
 
 /// Creates a git command on a scratch repository for a repository of somebody else. Git has no credentials and speaks
 /// HTTPS alone.
-pub(super) fn git_elsewhere(settings: &GitSettings, git_dir: &Path, more: &[(&str, &str)]) -> Cmd {
-    let config = [ELSEWHERE, more].concat();
+pub(super) fn git_to_foreign(settings: &GitSettings, git_dir: &Path, more: &[(&str, &str)]) -> Cmd {
+    let config = [FOREIGN_CONFIG, more].concat();
     let authorities = AUTHORITY_VARIABLES.iter().map(|(name, _)| name);
     let all = PROXY_VARIABLES.iter().chain(authorities);
     let passed = |name: &OsStr| name == "PATH" || all.clone().any(|passed| name == *passed);

@@ -16,7 +16,7 @@ pub(super) enum BadUrl {
     )]
     Protocol(String),
     #[error("its URL leads to `{0}`, not to the host and port of the repository")]
-    Elsewhere(String),
+    OtherHost(String),
     #[error("its URL contains credentials")]
     Credentials,
     #[error("its URL leads out of the repositories of the forge")]
@@ -42,9 +42,9 @@ pub(super) fn resolve(parent: &Url, text: &str) -> Result<Url, BadUrl> {
         "https" | "http" if !url.username().is_empty() || url.password().is_some() => {
             Err(BadUrl::Credentials)
         }
-        "https" | "http" if url.origin() != parent.origin() => {
-            Err(BadUrl::Elsewhere(url.origin().ascii_serialization()))
-        }
+        "https" | "http" if url.origin() != parent.origin() => Err(BadUrl::OtherHost(
+            url.origin().ascii_serialization(),
+        )),
         "https" | "http" if url.query().is_some() || url.fragment().is_some() => {
             Err(BadUrl::Invalid)
         }
@@ -79,7 +79,7 @@ fn on_host(parent: &Url, host: &str, path: &str) -> Result<Url, BadUrl> {
         .host_str()
         .is_some_and(|own| own.eq_ignore_ascii_case(host))
     {
-        return Err(BadUrl::Elsewhere(host.chars().take(200).collect()));
+        return Err(BadUrl::OtherHost(host.chars().take(200).collect()));
     }
     at(parent, path)
 }

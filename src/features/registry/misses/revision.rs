@@ -13,7 +13,7 @@ use lockkeeper_registry::versions::{GoVersion, PseudoVersion, VersionKey};
 
 use super::refusal::{FilesFault, SourceRefusal};
 use super::repository::ModulePlace;
-use crate::git::{CommitSnapshot, Elsewhere, RefElsewhere};
+use crate::git::{CommitSnapshot, ForeignRepository, RemoteRef};
 use crate::model::{CommitSha, RepoPath};
 
 /// Number of digits of a commit in a pseudo-version.
@@ -27,7 +27,7 @@ pub(super) fn tag_of(place: &ModulePlace, version: &GoVersion) -> String {
 }
 
 /// Finds the commit of a tag among the refs of a repository.
-pub(super) fn tagged(refs: &[RefElsewhere], tag: &str) -> Option<CommitSha> {
+pub(super) fn tagged(refs: &[RemoteRef], tag: &str) -> Option<CommitSha> {
     let name = format!("refs/tags/{tag}");
     let found = refs.iter().find(|found| found.name == name)?;
     Some(found.commit.clone())
@@ -35,7 +35,7 @@ pub(super) fn tagged(refs: &[RefElsewhere], tag: &str) -> Option<CommitSha> {
 
 /// Returns the tags that can be versions, without `refs/tags/`. Repositories with a tag for each module and release have many
 /// others.
-pub(super) fn version_tags(refs: &[RefElsewhere]) -> Vec<String> {
+pub(super) fn version_tags(refs: &[RemoteRef]) -> Vec<String> {
     let tags = refs.iter().filter_map(|found| {
         let tag = found.name.strip_prefix("refs/tags/")?;
         let (_, version) = tag.rsplit_once('/').unwrap_or(("", tag));
@@ -62,7 +62,7 @@ pub(super) fn versions_in(tags: &[String], place: &ModulePlace, path: &GoPath) -
 
 /// Checks everything about a pseudo-version that its text and the refs tell. Returns the commit of the tag that it follows.
 pub(super) fn check_pseudo(
-    refs: &[RefElsewhere],
+    refs: &[RemoteRef],
     (place, path): (&ModulePlace, &GoPath),
     (version, parts): (&GoVersion, &PseudoVersion),
 ) -> Result<Option<CommitSha>, SourceRefusal> {
@@ -101,7 +101,7 @@ pub(super) fn check_pseudo(
 /// Finds the commit of a pseudo-version in a repository whose history was fetched, and checks that the version is the one
 /// that `go` would give it. `tagged` is the commit of the tag before it.
 pub(super) async fn pseudo_commit(
-    history: &Elsewhere,
+    history: &ForeignRepository,
     parts: &PseudoVersion,
     tagged: Option<&CommitSha>,
 ) -> Result<CommitSha, SourceRefusal> {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_tags_of_a_module_are_its_versions() {
-        let refs: Vec<RefElsewhere> = [
+        let refs: Vec<RemoteRef> = [
             "refs/heads/v1.9.0",
             "refs/tags/v1.0.0",
             "refs/tags/v1.1.0-rc.1",
@@ -207,7 +207,7 @@ mod tests {
             "refs/tags/v0.0.0-20191109021931-daa7c04131f5",
         ]
         .iter()
-        .map(|name| RefElsewhere {
+        .map(|name| RemoteRef {
             name: (*name).to_owned(),
             commit: "a".repeat(40).parse().unwrap(),
         })
@@ -245,11 +245,11 @@ mod tests {
             directory in "|sub|go",
             path in "example\\.com/m(/v[23])?",
         ) {
-            let refs = names.iter().map(|name| RefElsewhere {
+            let refs = names.iter().map(|name| RemoteRef {
                 name: name.clone(),
                 commit: "a".repeat(40).parse().unwrap(),
             });
-            let refs: Vec<RefElsewhere> = refs.collect();
+            let refs: Vec<RemoteRef> = refs.collect();
             let place = ModulePlace { directory, major_directory: None };
             for version in versions_in(&version_tags(&refs), &place, &path.parse().unwrap()) {
                 prop_assert!(tagged(&refs, &tag_of(&place, &version)).is_some(), "{version}");

@@ -34,7 +34,7 @@ use super::store::FilledCache;
 use crate::config::server::{MissLimits, VcsHosts};
 use crate::config::size::{ByteSize, shown};
 use crate::errors::describe_error;
-use crate::git::{CommitSnapshot, Elsewhere, Git, GitError, GitSettings};
+use crate::git::{CommitSnapshot, ForeignRepository, Git, GitError, GitSettings};
 use crate::kit::recent::RecentMap;
 use crate::model::{Actor, Cause, CommitSha, Origin};
 
@@ -400,10 +400,10 @@ impl VersionControl {
     }
 
     /// Creates a scratch repository.
-    async fn scratch(&self, repository: &GoRepository) -> Result<Elsewhere, SourceRefusal> {
+    async fn scratch(&self, repository: &GoRepository) -> Result<ForeignRepository, SourceRefusal> {
         let (git, url) = (self.git.clone(), repository.url.clone());
         let (parent, most) = (self.scratch.clone(), self.limits.repository_bytes);
-        let create = move || Elsewhere::create(&git, &url, &parent, most);
+        let create = move || ForeignRepository::create(&git, &url, &parent, most);
         Ok(blocking(create).await?)
     }
 

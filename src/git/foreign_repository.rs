@@ -18,7 +18,7 @@ use url::Url;
 
 use super::commit_files::{CommitSnapshot, make};
 use super::disk::apart;
-use super::environment::git_elsewhere;
+use super::environment::git_to_foreign;
 use super::{GitError, GitSettings};
 use crate::model::CommitSha;
 use crate::process::{CallOutput, Captured, Cmd};
@@ -37,7 +37,7 @@ const FETCHED: &str = "refs/lockkeeper/fetched";
 
 /// A branch or a tag of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefElsewhere {
+pub struct RemoteRef {
     /// Full name, such as `refs/tags/v1.0.0`.
     pub name: String,
     /// Commit that it leads to, if it leads to one. An annotated tag is followed.
@@ -46,7 +46,7 @@ pub struct RefElsewhere {
 
 /// A repository of somebody else, and the scratch repository for what is fetched from it.
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct ForeignRepository {
     settings: GitSettings,
     url: Url,
     dir: TempDir,
@@ -54,7 +54,7 @@ pub struct Elsewhere {
     most: u64,
 }
 
-impl Elsewhere {
+impl ForeignRepository {
     /// Creates an empty scratch repository below `parent`, which can have `most` bytes. Waits for the disk.
     pub fn create(
         settings: &GitSettings,
@@ -83,7 +83,7 @@ impl Elsewhere {
     }
 
     /// Lists the branches and tags, as the server names them now.
-    pub async fn refs(&self) -> Result<Vec<RefElsewhere>, GitError> {
+    pub async fn refs(&self) -> Result<Vec<RemoteRef>, GitError> {
         let doing = format!("list the tags of {}", self.url);
         let cmd = self.git(&[]).deadline(LIST_TIME);
         let cmd = cmd.args(["ls-remote", "--heads", "--tags", "--quiet"]);
@@ -172,7 +172,7 @@ impl Elsewhere {
     }
 
     fn git(&self, more: &[(&str, &str)]) -> Cmd {
-        git_elsewhere(&self.settings, self.dir.path(), more)
+        git_to_foreign(&self.settings, self.dir.path(), more)
     }
 
     async fn call(&self, doing: &str, cmd: Cmd) -> Result<CallOutput, GitError> {
@@ -247,8 +247,8 @@ pub(super) fn valid_time(seconds: i64) -> Option<DateTime<Utc>> {
 }
 
 /// Reads the output of `git ls-remote`. The line of an annotated tag is followed by one with `^{}` and its commit.
-fn refs_of(output: &Captured) -> Vec<RefElsewhere> {
-    let mut refs: Vec<RefElsewhere> = Vec::new();
+fn refs_of(output: &Captured) -> Vec<RemoteRef> {
+    let mut refs: Vec<RemoteRef> = Vec::new();
     for line in output.text().lines() {
         let Some((id, name)) = line.split_once('\t') else {
             continue;
@@ -258,7 +258,7 @@ fn refs_of(output: &Captured) -> Vec<RefElsewhere> {
         };
         match (name.strip_suffix("^{}"), refs.last_mut()) {
             (Some(name), Some(last)) if last.name == name => last.commit = commit,
-            _ => refs.push(RefElsewhere {
+            _ => refs.push(RemoteRef {
                 name: name.to_owned(),
                 commit,
             }),

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::disk::apart;
+use super::integrity::{COMMON, leads_here};
 use super::kept::{self, Committed};
 use super::known::{FileClock, VerifiedFiles};
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
-use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
 use super::tree_check::KnownFiles;
 use super::{Extent, GitError, Mirror, objects, plain_file};

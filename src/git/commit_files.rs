@@ -202,7 +202,7 @@ impl Mirror {
         has_objects: bool,
     ) -> Result<CommitSnapshot, GitError> {
         let doing = reading(commit);
-        self.check_ours(&doing)?;
+        self.check_integrity(&doing)?;
         let borrowed = has_objects.then(|| self.dir().join("objects"));
         let scratch = self.settings.data_dir.join(SCRATCH);
         let dir = apart(move || make(&scratch, borrowed.as_deref()))

@@ -62,7 +62,7 @@ impl Mirror {
             return Ok(None);
         };
         let doing = self.listing();
-        self.check_ours(&doing)?;
+        self.check_integrity(&doing)?;
         let cmd = self
             .git_to(remote)
             .args([helper, remote.url(), remote.url()]);

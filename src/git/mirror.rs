@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::environment::{git, git_in};
-use super::ours::is_made;
+use super::integrity::is_made;
 use super::{GitError, GitSettings, MirrorLocks, classify, kept, place};
 use crate::model::RepoId;
 use crate::process::{CallOutput, Cmd};
@@ -91,7 +91,7 @@ impl Mirror {
     ///
     /// [`GitError::Altered`] if the mirror is not as Lockkeeper left it: then git is not called.
     pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<CallOutput, GitError> {
-        self.check_ours(doing)?;
+        self.check_integrity(doing)?;
         self.check_worktrees(doing)?;
         let mut output = cmd
             .output()
@@ -128,7 +128,7 @@ impl Mirror {
     /// Creates the mirror, or completes an interrupted creation; a repetition is harmless.
     pub(super) async fn init(&self) -> Result<(), GitError> {
         let doing = format!("create the mirror of {}", self.repo);
-        self.check_ours(&doing)?;
+        self.check_integrity(&doing)?;
         if is_made(&self.dir) {
             return Ok(());
         }

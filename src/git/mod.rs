@@ -23,7 +23,7 @@
 //! - *Whole or marked.* A checkout carries a mark while it is being changed. A mark found later means that a process
 //!   was killed during the change. The checkout is then recreated, because git cannot tell which files belong to it.
 //! - *Ours.* Before each call, the configuration of the mirror is compared byte by byte with what Lockkeeper writes
-//!   (`ours`). Checked-out files are compared with the commit (`tree_check`). So a process that writes into a mirror
+//!   (`integrity`). Checked-out files are compared with the commit (`tree_check`). So a process that writes into a mirror
 //!   cannot change code that runs.
 //! - *Cache.* A fresh mirror, made beside a damaged one, replaces it. Lock files left behind by a killed git are
 //!   removed, because this process is the only writer.
@@ -39,6 +39,7 @@ mod error;
 mod fetch;
 mod filter;
 mod foreign_repository;
+mod integrity;
 mod kept;
 mod known;
 mod lfs;
@@ -49,7 +50,6 @@ mod merge;
 mod mirror;
 mod object_db;
 mod objects;
-mod ours;
 mod parts_upkeep;
 mod place;
 mod plain_file;

@@ -178,7 +178,7 @@ impl Mirror {
         doing: &str,
         look: impl FnOnce(&ObjectDb) -> Result<T, ObjectError> + Send + 'static,
     ) -> Result<T, GitError> {
-        self.check_ours(doing)?;
+        self.check_integrity(doing)?;
         let dir = self.dir().to_owned();
         let looked = apart(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
         let Ok(looked) = timeout(self.settings.deadline, looked).await else {
@@ -202,7 +202,7 @@ impl Mirror {
         commit: &CommitSha,
     ) -> Result<Arc<TreeListing>, GitError> {
         if let Some(known) = self.locks.listings.find(commit) {
-            self.check_ours(doing)?;
+            self.check_integrity(doing)?;
             return Ok(known);
         }
         let wanted = commit.clone();

@@ -42,9 +42,9 @@ pub(super) fn resolve(parent: &Url, text: &str) -> Result<Url, BadUrl> {
         "https" | "http" if !url.username().is_empty() || url.password().is_some() => {
             Err(BadUrl::Credentials)
         }
-        "https" | "http" if url.origin() != parent.origin() => Err(BadUrl::OtherHost(
-            url.origin().ascii_serialization(),
-        )),
+        "https" | "http" if url.origin() != parent.origin() => {
+            Err(BadUrl::OtherHost(url.origin().ascii_serialization()))
+        }
         "https" | "http" if url.query().is_some() || url.fragment().is_some() => {
             Err(BadUrl::Invalid)
         }

@@ -37,7 +37,7 @@ impl TreeReader {
     pub fn read(&mut self, path: &RepoPath, most: u64) -> Result<Option<Vec<u8>>, GitError> {
         let doing = format!("read `{path}` at {}", self.commit.short());
         if self.opened.is_none() {
-            self.mirror.check_ours(&doing)?;
+            self.mirror.check_integrity(&doing)?;
         }
         self.find(path, most)
             .map_err(|error| self.mirror.object_error(&doing, &error))

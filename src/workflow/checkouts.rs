@@ -521,7 +521,7 @@ impl Checkouts {
         if mirror.is_damaged() {
             Ok(())
         } else {
-            Ok(mirror.check_ours(&format!("use the mirror of {repo}"))?)
+            Ok(mirror.check_integrity(&format!("use the mirror of {repo}"))?)
         }
     }
 

@@ -45,7 +45,7 @@ const LIST_OF_REFS: &str = "refs";
 
 impl Mirror {
     /// Refuses a mirror with foreign configuration. A missing mirror is accepted.
-    pub fn check_ours(&self, doing: &str) -> Result<(), GitError> {
+    pub fn check_integrity(&self, doing: &str) -> Result<(), GitError> {
         let strange = foreign(self.dir(), self.is_submodule()).map_err(GitError::from_io(doing))?;
         strange.map_or(Ok(()), |what| Err(self.altered(doing, &what)))
     }

@@ -14,7 +14,7 @@ mod style;
 pub mod supervise;
 mod text;
 mod version;
-mod wiped;
+mod wipe_secrets;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::path::Path;
 use tracing::warn;
 
 use super::server_args::{ServerArgs, help};
-use super::wiped;
+use super::wipe_secrets;
 use crate::app::{self, ProcessFacts};
 use crate::config::server::{
     RawSettings, SETTINGS, ServerConfig, Setting, StartupProblem, StartupWarning,
@@ -34,7 +34,7 @@ fn run(words: Vec<String>, terminal: &mut Terminal<'_>) -> ExitResult {
     if ServerArgs::parse(words.iter().cloned()).wants_help {
         return Ok(terminal.shown(&help()));
     }
-    let (raw, words) = wiped::read_and_wipe(words)?;
+    let (raw, words) = wipe_secrets::read_and_wipe(words)?;
     let args = ServerArgs::parse(words);
     let (raw, of_file) = settings_file::add(RawSettings {
         flags: args.flags,

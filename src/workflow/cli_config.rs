@@ -17,7 +17,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{ChildEnvironment, RegistryAccess, lend};
+use super::{ChildEnvironment, RegistryAccess, file_owner};
 use crate::model::{Distribution, RunUser};
 
 /// Variable with the path of the configuration.
@@ -64,7 +64,7 @@ pub(super) fn environment(
     std::fs::write(&file, text(access, &files))?;
     std::fs::set_permissions(&file, Permissions::from_mode(0o400))?;
     if let Some(user) = user {
-        lend::let_read(parent, dir.path(), &file, user)?;
+        file_owner::allow_read(parent, dir.path(), &file, user)?;
     }
     let with = with.with(CONFIG_FILE, OsString::from(&file));
     Ok((with, Some(dir)))

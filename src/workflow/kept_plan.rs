@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::lend;
+use super::file_owner;
 use crate::model::RunUser;
 
 /// Directory with a plan file, removed on drop.
@@ -31,7 +31,7 @@ impl KeptPlan {
         tokio::fs::write(kept.file(), plan).await?;
         tokio::fs::set_permissions(kept.file(), Permissions::from_mode(0o400)).await?;
         if let Some(user) = user {
-            lend::let_read(parent, kept.dir(), &kept.file(), user)?;
+            file_owner::allow_read(parent, kept.dir(), &kept.file(), user)?;
         }
         Ok(kept)
     }

@@ -14,7 +14,7 @@ use crate::model::RunUser;
 use crate::process::{Mechanism, ReachedLimit, RunLimits, Sandbox};
 
 use super::environment::GIT_CONFIG;
-use super::{ChildEnvironment, lend};
+use super::{ChildEnvironment, file_owner};
 
 /// Paths that most programs read: executables, libraries, time zones, certificates, names of hosts and users.
 /// Directories that usually hold secrets (`/etc` as a whole, `/home`, `/root`, `/run`, `/var`, `/opt`, `/srv`) are
@@ -207,9 +207,10 @@ impl RunSandbox {
         let handing_over = move || {
             let programs = top.join("bin");
             if programs.is_dir() {
-                lend::let_through(&top, &programs.join("any"), user)?;
+                file_owner::allow_search(&top, &programs.join("any"), user)?;
             }
-            own.iter().try_for_each(|dir| lend::lend(&top, dir, user))
+            own.iter()
+                .try_for_each(|dir| file_owner::change_owner(&top, dir, user))
         };
         tokio::task::spawn_blocking(handing_over)
             .await

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::git::FileLimits;
 use crate::model::{RunUser, Sha256Digest};
-use crate::workflow::lend;
+use crate::workflow::file_owner;
 
 /// Limits of the policies of one set.
 pub(super) const LIMITS: FileLimits = FileLimits {
@@ -186,7 +186,7 @@ pub(in crate::workflow) fn write(dir: &Path, files: &[PolicyFile]) -> Result<()>
 /// Lets the user of runs read a directory of the server below `top`, and all that is below.
 pub(in crate::workflow) fn share(top: &Path, dir: &Path, user: RunUser) -> Result<()> {
     let (top, dir) = (top.canonicalize()?, dir.canonicalize()?);
-    lend::let_through(&top, &dir, user)?;
+    file_owner::allow_search(&top, &dir, user)?;
     share_below(&dir, user)
 }
 

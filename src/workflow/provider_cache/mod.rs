@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::lend::lend;
+use super::file_owner::change_owner;
 use super::running::ProgramObserver;
 use crate::clock::Clock;
 use crate::model::RunUser;
@@ -170,7 +170,7 @@ impl ProviderCache {
         };
         session.lay_out()?;
         if let Some(user) = self.user {
-            lend(
+            change_owner(
                 scratch.parent().unwrap_or(&scratch),
                 session.overlay.path(),
                 user,

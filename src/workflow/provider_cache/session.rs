@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use tracing::warn;
 
+use super::super::file_owner::{allow_search, copy_files, make_readable};
 use super::super::inside::open_dir;
-use super::super::lend::{copy_files, let_through, publish};
 use super::super::lock_file::LockFile;
 use super::super::running::ProgramObserver;
 use super::CacheSession;
@@ -104,8 +104,8 @@ impl CacheSession {
     fn open_up(&self, package: &PackagePath) -> Result<()> {
         let Some(user) = self.user else { return Ok(()) };
         let path = self.store.path_of(package);
-        publish(&path)?;
-        let_through(
+        make_readable(&path)?;
+        allow_search(
             self.store.dir().parent().unwrap_or(self.store.dir()),
             &path,
             user,

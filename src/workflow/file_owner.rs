@@ -1,4 +1,4 @@
-//! Gives directories of a run to the user that its programs run as (`--run-as`).
+//! Changes the owner of the directories of a run to the user that its programs run as (`--run-as`).
 //!
 //! The server keeps the right to everything in them; the user becomes the owner. The files that a run leaves are as
 //! hostile as its code, and programs of another run of that user may change them meanwhile. So two rules apply:
@@ -30,17 +30,17 @@ const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOE
 
 /// Makes the user the owner of a directory and all that is below, and lets the user search the directories from `top`
 /// down to it. `top` contains the directory.
-pub(super) fn lend(top: &Path, dir: &Path, user: RunUser) -> io::Result<()> {
+pub(super) fn change_owner(top: &Path, dir: &Path, user: RunUser) -> io::Result<()> {
     let (top, dir) = (top.canonicalize()?, dir.canonicalize()?);
-    let_through(&top, &dir, user)?;
+    allow_search(&top, &dir, user)?;
     let opened = openat(rustix::fs::CWD, &dir, DIRECTORY, Mode::empty())?;
-    give(&opened, &fstat(&opened)?, user)?;
-    give_below(&opened, user, 0)
+    chown_opened(&opened, &fstat(&opened)?, user)?;
+    change_below(&opened, user, 0)
 }
 
 /// Lets the group of the user search the directories from `top` to the one that contains `path`. The group cannot
 /// list them.
-pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<()> {
+pub(super) fn allow_search(top: &Path, path: &Path, user: RunUser) -> io::Result<()> {
     for dir in path
         .ancestors()
         .skip(1)
@@ -58,9 +58,9 @@ pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<
 }
 
 /// Lets the group of the user read a file of the server, in a directory below `parent`, and change nothing there.
-pub(super) fn let_read(parent: &Path, dir: &Path, file: &Path, user: RunUser) -> io::Result<()> {
+pub(super) fn allow_read(parent: &Path, dir: &Path, file: &Path, user: RunUser) -> io::Result<()> {
     let top = parent.parent().unwrap_or(parent);
-    let_through(&top.canonicalize()?, &dir.canonicalize()?, user)?;
+    allow_search(&top.canonicalize()?, &dir.canonicalize()?, user)?;
     for (path, mode) in [(file, 0o440), (dir, 0o750)] {
         chown(path, None, Some(user.gid))?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
@@ -69,7 +69,7 @@ pub(super) fn let_read(parent: &Path, dir: &Path, file: &Path, user: RunUser) ->
 }
 
 /// Makes a directory of the server and all that is below readable for every user who can reach it.
-pub(super) fn publish(dir: &Path) -> io::Result<()> {
+pub(super) fn make_readable(dir: &Path) -> io::Result<()> {
     let mode = fs::symlink_metadata(dir)?.mode() & 0o7777;
     let readable = mode | 0o044 | if mode & 0o100 == 0 { 0 } else { 0o011 };
     if readable != mode {
@@ -77,7 +77,7 @@ pub(super) fn publish(dir: &Path) -> io::Result<()> {
     }
     if dir.is_dir() {
         for entry in fs::read_dir(dir)? {
-            publish(&entry?.path())?;
+            make_readable(&entry?.path())?;
         }
     }
     Ok(())
@@ -127,7 +127,7 @@ fn too_deep() -> Error {
     Error::new(ErrorKind::InvalidData, "directories are nested too deep")
 }
 
-fn give_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {
+fn change_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {
     if depth == DEEPEST {
         return Err(too_deep());
     }
@@ -138,15 +138,20 @@ fn give_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {
             continue;
         }
         // Another program of that user may have removed the entry.
-        match give_entry(dir, name, user, depth) {
+        match change_entry(dir, name, user, depth) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            given => given?,
+            changed => changed?,
         }
     }
     Ok(())
 }
 
-fn give_entry(dir: &OwnedFd, name: &std::ffi::CStr, user: RunUser, depth: usize) -> io::Result<()> {
+fn change_entry(
+    dir: &OwnedFd,
+    name: &std::ffi::CStr,
+    user: RunUser,
+    depth: usize,
+) -> io::Result<()> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let opened = match openat(dir, name, DIRECTORY, Mode::empty()) {
@@ -154,8 +159,8 @@ fn give_entry(dir: &OwnedFd, name: &std::ffi::CStr, user: RunUser, depth: usize)
             Err(Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             opened => opened?,
         };
-        give(&opened, &fstat(&opened)?, user)?;
-        return give_below(&opened, user, depth + 1);
+        chown_opened(&opened, &fstat(&opened)?, user)?;
+        return change_below(&opened, user, depth + 1);
     }
     if stat.st_uid == user.uid {
         return Ok(());
@@ -163,13 +168,13 @@ fn give_entry(dir: &OwnedFd, name: &std::ffi::CStr, user: RunUser, depth: usize)
     let opened = openat(dir, name, ANYTHING, Mode::empty())?;
     let stat = fstat(&opened)?;
     if stat.st_nlink == 1 {
-        give(&opened, &stat, user)
+        chown_opened(&opened, &stat, user)
     } else {
         Ok(())
     }
 }
 
-fn give(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
+fn chown_opened(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
     if stat.st_uid == user.uid {
         return Ok(());
     }
@@ -196,15 +201,15 @@ mod tests {
     };
 
     /// Returns true if the test runs as root: only root may change owners.
-    fn may_give() -> bool {
+    fn may_chown() -> bool {
         nix::unistd::geteuid().is_root()
     }
 
     #[test]
-    fn what_is_lent_belongs_to_the_user_and_nothing_else_does() {
+    fn the_directories_of_a_run_belong_to_the_user_and_nothing_else_does() {
         assert!(
-            may_give(),
-            "this test needs root, who alone may give files to others"
+            may_chown(),
+            "this test needs root, who alone may change owners"
         );
         let top = tempfile::tempdir().unwrap();
         let at = |name: &str| top.path().join(name);
@@ -229,7 +234,7 @@ mod tests {
         symlink(at("data/database"), at("data/checkouts/1/soft")).unwrap();
         symlink(at("data/other"), at("data/checkouts/1/away")).unwrap();
         for _ in 0..2 {
-            lend(&at("data"), &at("data/checkouts/1"), USER).unwrap();
+            change_owner(&at("data"), &at("data/checkouts/1"), USER).unwrap();
             for (path, uid, gid, mode) in [
                 ("data", 0, 4344, 0o710),
                 ("data/checkouts", 0, 4344, 0o710),
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_open_to_those_who_come_there() {
+    fn a_package_is_readable_for_everyone_who_can_reach_it() {
         let top = tempfile::tempdir().unwrap();
         let (dir, file) = (top.path().join("1.0.0"), top.path().join("1.0.0/provider"));
         fs::create_dir(&dir).unwrap();
@@ -290,7 +295,7 @@ mod tests {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
         for (before, after) in [(0o500, 0o555), (0o400, 0o444), (0o644, 0o644)] {
             fs::set_permissions(&file, fs::Permissions::from_mode(before)).unwrap();
-            publish(&dir).unwrap();
+            make_readable(&dir).unwrap();
             let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
             assert_eq!((mode(&dir), mode(&file)), (0o755, after));
         }

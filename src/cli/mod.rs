@@ -1,4 +1,4 @@
-//! The command line: a file per subcommand. Only this room reads arguments and the environment.
+//! The command line: a file per subcommand. Only this module reads arguments and the environment.
 //!
 //! Exit codes: 0 everything went well, 1 something failed, 2 the command line or the configuration is wrong.
 

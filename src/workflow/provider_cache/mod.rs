@@ -11,8 +11,8 @@
 //! - *Promotion.* After a successful `init` each new package moves into the store by one rename. A later `init` with
 //!   the same package finds the place taken and discards its own. Then the links in `.terraform/providers`, which
 //!   lead to the session's directory, are changed to lead to the store.
-//! - *Room.* A package that no project links to any more is removed when space is needed, or after a while
-//!   (`room.rs`).
+//! - *Eviction.* A package that no project links to any more is removed when space is needed, or after a while
+//!   (`eviction.rs`).
 //!
 //! Terraform writes *through* a link if it does not accept the package, so a link may exist only if the package is
 //! going to be accepted. With a lock file in the repository, that is so if the lock file contains the checksum of the
@@ -27,9 +27,9 @@
 //! Packages must not come from the pull request (P8): if it brings its own mirror in `terraform.d/plugins`, nothing
 //! of that `init` is promoted.
 
+mod eviction;
 mod hash;
 mod links;
-mod room;
 mod session;
 mod store;
 mod uses;
@@ -49,7 +49,7 @@ use links::ProjectLinks;
 use store::PackageStore;
 use uses::LinkedPackages;
 
-pub use room::{Linked, PackageUse};
+pub use eviction::{Linked, PackageUse};
 pub use store::PackagePath;
 
 /// Variable with the cache directory for Terraform and OpenTofu.

@@ -25,9 +25,9 @@ use url::Url;
 
 use super::DownloadError;
 use super::conftest;
+use super::disk_use::{DownloadUse, ToolDir, ToolInUse};
 use super::fetch::{ReleaseClient, SaveError, shown};
 use super::releases::{Lists, ReleaseFiles, Sources};
-use super::room::{DownloadUse, ToolDir, ToolInUse};
 use super::verify::{TrustedKeys, checksum_of};
 use crate::clock::Clock;
 use crate::model::Distribution;
@@ -108,7 +108,7 @@ pub struct Downloads {
     clock: Arc<dyn Clock>,
     web: ReleaseClient,
     lists: Lists,
-    room: ToolDir,
+    tools: ToolDir,
     gates: Mutex<HashMap<String, Gate>>,
 }
 
@@ -132,14 +132,14 @@ impl Downloads {
     ) -> Result<Self, reqwest::Error> {
         let web = ReleaseClient::new(settings.patience)?;
         let lists = Lists::new(Arc::clone(&clock));
-        let room = ToolDir::new(settings.dir.clone());
+        let tools = ToolDir::new(settings.dir.clone());
         Ok(Self {
             settings,
             keys: Arc::new(keys),
             clock,
             web,
             lists,
-            room,
+            tools,
             gates: Mutex::default(),
         })
     }
@@ -151,14 +151,14 @@ impl Downloads {
 
     /// Lists the downloaded programs with their sizes.
     pub async fn disk_use(&self) -> std::io::Result<Vec<DownloadUse>> {
-        let room = self.room.clone();
-        on_disk(move || room.disk_use()).await
+        let tools = self.tools.clone();
+        on_disk(move || tools.disk_use()).await
     }
 
     /// Removes a downloaded program. Returns `false` and does nothing if a run uses it.
     pub async fn evict(&self, name: &str) -> std::io::Result<bool> {
-        let (room, name) = (self.room.clone(), name.to_owned());
-        on_disk(move || room.remove(&name)).await
+        let (tools, name) = (self.tools.clone(), name.to_owned());
+        on_disk(move || tools.remove(&name)).await
     }
 
     /// Keeps a version from being removed, even if it is not downloaded yet.
@@ -168,7 +168,7 @@ impl Downloads {
 
     /// Keeps the program of this file name from being removed, even if it is not downloaded yet.
     pub(super) fn hold_name(&self, name: &str) -> ToolInUse {
-        self.room.hold(name)
+        self.tools.hold(name)
     }
 
     /// Notes that a run uses a version.
@@ -178,7 +178,7 @@ impl Downloads {
 
     /// Notes that a run uses the program of this file name.
     pub(super) fn note_use_of(&self, name: &str) {
-        if let Err(error) = self.room.note_use(name, self.clock.now()) {
+        if let Err(error) = self.tools.note_use(name, self.clock.now()) {
             warn!(%error, name, "Could not record the last use of a program");
         }
     }
@@ -234,7 +234,7 @@ impl Downloads {
             download.await?;
             // The note is written after the download: a program that an administrator puts there must never count as
             // downloaded.
-            if let Err(error) = self.room.note_download(name, self.clock.now()) {
+            if let Err(error) = self.tools.note_download(name, self.clock.now()) {
                 warn!(%error, name, "Could not record a download, so it will not be removed to free disk space");
             }
             info!(program = %program.display(), "Downloaded {title}");

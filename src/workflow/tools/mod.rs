@@ -10,12 +10,12 @@
 
 mod choice;
 mod conftest;
+mod disk_use;
 mod download;
 mod error;
 mod fetch;
 mod find;
 mod releases;
-mod room;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -28,11 +28,11 @@ use tracing::warn;
 pub use choice::{ChosenBy, VersionChoice, VersionSources};
 pub use conftest::FoundConftest;
 pub(super) use conftest::{DEFAULT_VERSION, default_version, help_without_conftest};
+pub use disk_use::{DownloadUse, ToolInUse};
 pub use download::{DownloadSettings, Downloads, Platform};
 pub use error::{DownloadError, ToolError};
 pub use find::FoundTool;
 pub use releases::Sources;
-pub use room::{DownloadUse, ToolInUse};
 pub use verify::{InvalidKey, TrustedKeys};
 
 use super::ChildEnvironment;

@@ -174,38 +174,40 @@ mod tests {
 
     use super::*;
 
-    fn room(names: &[&str]) -> (tempfile::TempDir, ToolDir) {
+    fn tools(names: &[&str]) -> (tempfile::TempDir, ToolDir) {
         let dir = tempfile::tempdir().unwrap();
-        let room = ToolDir::new(dir.path().to_owned());
+        let tools = ToolDir::new(dir.path().to_owned());
         for name in names {
             fs::write(dir.path().join(name), "#!/bin/sh\n").unwrap();
-            room.note_download(name, DateTime::UNIX_EPOCH).unwrap();
+            tools.note_download(name, DateTime::UNIX_EPOCH).unwrap();
         }
-        (dir, room)
+        (dir, tools)
     }
 
     #[test]
     fn what_is_held_stays_until_the_last_holder_has_gone() {
-        let (dir, room) = room(&["terraform1.9.8"]);
-        let first = room.hold("terraform1.9.8");
-        let second = [room.hold("terraform1.9.8"), first.clone()];
+        let (dir, tools) = tools(&["terraform1.9.8"]);
+        let first = tools.hold("terraform1.9.8");
+        let second = [tools.hold("terraform1.9.8"), first.clone()];
         drop(first);
-        assert!(!room.remove("terraform1.9.8").unwrap());
+        assert!(!tools.remove("terraform1.9.8").unwrap());
         drop(second);
-        assert!(room.remove("terraform1.9.8").unwrap());
+        assert!(tools.remove("terraform1.9.8").unwrap());
         assert!(!dir.path().join("terraform1.9.8").exists());
-        assert_eq!(room.disk_use().unwrap(), []);
-        assert!(lock(&room.holders).is_empty());
+        assert_eq!(tools.disk_use().unwrap(), []);
+        assert!(lock(&tools.holders).is_empty());
     }
 
     #[test]
     fn what_was_not_downloaded_neither_counts_nor_goes() {
-        let (dir, room) = room(&["terraform1.9.8"]);
+        let (dir, tools) = tools(&["terraform1.9.8"]);
         fs::write(dir.path().join("terraform1.5.7"), "the operator's own").unwrap();
-        room.note_use("terraform1.5.7", DateTime::UNIX_EPOCH)
+        tools
+            .note_use("terraform1.5.7", DateTime::UNIX_EPOCH)
             .unwrap();
         let names = || {
-            room.disk_use()
+            tools
+                .disk_use()
                 .unwrap()
                 .into_iter()
                 .map(|program| program.name)
@@ -213,11 +215,11 @@ mod tests {
         };
         assert_eq!(names(), ["terraform1.9.8"]);
         assert!(
-            !room.remove("terraform1.5.7").unwrap() && dir.path().join("terraform1.5.7").exists()
+            !tools.remove("terraform1.5.7").unwrap() && dir.path().join("terraform1.5.7").exists()
         );
         let later = DateTime::UNIX_EPOCH + TimeDelta::hours(1);
-        room.note_use("terraform1.9.8", later).unwrap();
-        assert_eq!(room.disk_use().unwrap()[0].used_at, later);
+        tools.note_use("terraform1.9.8", later).unwrap();
+        assert_eq!(tools.disk_use().unwrap()[0].used_at, later);
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
         reason = "a program that somebody else has started"
     )]
     fn what_runs_stays() {
-        let (dir, room) = room(&["terraform1.9.8"]);
+        let (dir, tools) = tools(&["terraform1.9.8"]);
         let program = dir.path().join("terraform1.9.8");
         fs::remove_file(&program).unwrap();
         fs::copy("/bin/cat", &program).unwrap();
@@ -234,9 +236,9 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        assert!(!room.remove("terraform1.9.8").unwrap());
+        assert!(!tools.remove("terraform1.9.8").unwrap());
         drop(running.stdin.take());
         running.wait().unwrap();
-        assert!(room.remove("terraform1.9.8").unwrap());
+        assert!(tools.remove("terraform1.9.8").unwrap());
     }
 }

@@ -227,11 +227,11 @@ impl AccountSignIn {
         // The pages know people by other names, so a guess there is another one.
         let given = format!("accounts:{user}:{password}");
         let now = self.web.clock.now();
-        if let Some(wait) = self.web.parts.guesses.wait(address, now) {
+        if let Some(wait) = self.web.parts.sign_in_limiter.wait(address, now) {
             return Err(SignInRefusal::Later(wait.num_seconds() + 1));
         }
         if auth::is_web_user(&self.web, &user, &password) {
-            self.web.parts.guesses.right(address, now);
+            self.web.parts.sign_in_limiter.record_success(address, now);
             return Ok(AccountCaller::Administrator(user));
         }
         if let Some(id) = self.users.username(&user).await?
@@ -240,12 +240,17 @@ impl AccountSignIn {
             let checked = self.users.caller_of(&id).await?;
             return self.conclude(checked, address, &given, now);
         }
-        let _turn = self.web.parts.guesses.turn(address).await;
+        let _turn = self.web.parts.sign_in_limiter.turn(address).await;
         let now = self.web.clock.now();
-        if let Some(wait) = self.web.parts.guesses.wait(address, now) {
+        if let Some(wait) = self.web.parts.sign_in_limiter.wait(address, now) {
             return Err(SignInRefusal::Later(wait.num_seconds() + 1));
         }
-        if self.web.parts.guesses.was_wrong(address, &given, now) {
+        if self
+            .web
+            .parts
+            .sign_in_limiter
+            .was_wrong(address, &given, now)
+        {
             return Err(SignInRefusal::Unauthorized);
         }
         // The password may have been replaced during the wait.
@@ -264,12 +269,17 @@ impl AccountSignIn {
     ) -> Result<AccountCaller, SignInRefusal> {
         match checked {
             CheckedPassword::Right(caller) => {
-                self.web.parts.guesses.right(address, now);
+                self.web.parts.sign_in_limiter.record_success(address, now);
                 Ok(caller)
             }
             CheckedPassword::Inactive => Err(SignInRefusal::Inactive),
             CheckedPassword::Wrong => {
-                if let Some(wrong) = self.web.parts.guesses.wrong(address, given, now) {
+                if let Some(wrong) = self
+                    .web
+                    .parts
+                    .sign_in_limiter
+                    .record_failure(address, given, now)
+                {
                     let remote = address.map(tracing::field::display);
                     warn!(remote, wrong, "Wrong user name or password of an account");
                 }

@@ -1,7 +1,8 @@
 //! Authenticates the users of the pages and the API: one user and password by flag (`--web-basic-auth`, reference
-//! 11), and the accounts of the file `--web-accounts-file`, which are limited to owners. [`guesses`](super::guesses)
-//! makes guessing passwords slow. Every route that distinguishes right passwords from wrong ones goes through
-//! [`known`]; only the repository and the API of accounts authenticate separately, and count the same guesses.
+//! 11), and the accounts of the file `--web-accounts-file`, which are limited to owners.
+//! [`sign_in_limiter`](super::sign_in_limiter) makes guessing passwords slow. Every route that distinguishes right
+//! passwords from wrong ones goes through [`known`]; only the repository and the API of accounts authenticate
+//! separately, and count the same wrong passwords.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::errors::WebError;
-use super::guesses::FREE;
+use super::sign_in_limiter::FREE_FAILURES;
 use super::{PasswordMark, PasswordVerdict, WebState};
 use crate::config::access::{
     Identity, NOBODY, NamedRequester, NetworkRequester, WebAccounts, WebProof,
@@ -104,14 +105,14 @@ async fn known(
         return PasswordCheck::NotSaid;
     };
     let (address, now) = (client(web, extensions, headers), web.clock.now());
-    if let Some(wait) = web.parts.guesses.wait(address, now) {
+    if let Some(wait) = web.parts.sign_in_limiter.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
     // Nothing awaits before a wrong password is counted, so that of several guesses sent at once, each counts before the next
     // is checked. Only accounts need a slow hash, and take turns for it.
     let accounts = web.accounts.now();
     if let Some(user) = auth.accepted(&accounts, &given) {
-        web.parts.guesses.right(address, now);
+        web.parts.sign_in_limiter.record_success(address, now);
         return PasswordCheck::Yes(user);
     }
     if accounts.uses_accounts() {
@@ -135,7 +136,9 @@ async fn by_account(
     if let Some(account) = account {
         match web.passwords.recall(account, &given.1).await {
             Ok(Some(PasswordVerdict::Right(mark))) => {
-                web.parts.guesses.right(address, web.clock.now());
+                web.parts
+                    .sign_in_limiter
+                    .record_success(address, web.clock.now());
                 return PasswordCheck::Yes(signed_in(mark));
             }
             Ok(Some(PasswordVerdict::Inactive)) => return PasswordCheck::Inactive(account),
@@ -143,17 +146,21 @@ async fn by_account(
             Err(error) => return PasswordCheck::Failed(error),
         }
     }
-    let _turn = web.parts.guesses.turn(address).await;
+    let _turn = web.parts.sign_in_limiter.turn(address).await;
     let now = web.clock.now();
-    if let Some(wait) = web.parts.guesses.wait(address, now) {
+    if let Some(wait) = web.parts.sign_in_limiter.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
-    if web.parts.guesses.was_wrong(address, &guess(&given), now) {
+    if web
+        .parts
+        .sign_in_limiter
+        .was_wrong(address, &guess(&given), now)
+    {
         return wrong(web, address, &given, now);
     }
     match web.passwords.check(account, &given.1).await {
         Ok(PasswordVerdict::Right(mark)) => {
-            web.parts.guesses.right(address, now);
+            web.parts.sign_in_limiter.record_success(address, now);
             PasswordCheck::Yes(signed_in(mark))
         }
         Ok(PasswordVerdict::Inactive) => match account {
@@ -177,8 +184,12 @@ fn wrong(
     given: &(String, String),
     now: DateTime<Utc>,
 ) -> PasswordCheck {
-    if let Some(wrong) = web.parts.guesses.wrong(address, &guess(given), now) {
-        let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
+    if let Some(wrong) = web
+        .parts
+        .sign_in_limiter
+        .record_failure(address, &guess(given), now)
+    {
+        let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE_FAILURES);
         tracing::warn!(
             remote,
             wrong,
@@ -318,7 +329,7 @@ pub(super) async fn check(web: &WebState, request: &mut Request) -> Result<(), R
         PasswordCheck::Later(wait) => {
             let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
             let later = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
-            Err((later, WebError::too_many_guesses(seconds)).into_response())
+            Err((later, WebError::too_many_wrong_passwords(seconds)).into_response())
         }
     }
 }

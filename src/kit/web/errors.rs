@@ -366,7 +366,7 @@ impl WebError {
     }
 
     /// Failure for too many wrong passwords.
-    pub(crate) fn too_many_guesses(seconds: i64) -> Self {
+    pub(crate) fn too_many_wrong_passwords(seconds: i64) -> Self {
         let message = format!(
             "There were too many wrong passwords from your address or in total, so this one was not checked. Try again in {}.",
             seconds_text(seconds)

@@ -23,11 +23,11 @@ pub(crate) mod errors;
 pub(crate) mod extract;
 pub(crate) mod forms;
 pub(crate) mod guard;
-mod guesses;
 pub(crate) mod headers;
 pub(crate) mod hosts;
 pub(crate) mod reach;
 pub(crate) mod routes;
+mod sign_in_limiter;
 mod state;
 pub(crate) mod templates;
 pub(crate) mod text;
@@ -36,10 +36,10 @@ pub(crate) mod visitor;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::WebError;
-pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
 pub use hosts::LocalAddress;
 pub(crate) use routes::Routes;
 pub use routes::{Route, RouteAccess};
+pub use sign_in_limiter::{FAILURE_BURST, FAILURE_REFILL, FREE_FAILURES, LONGEST_WAIT};
 pub use state::{
     AccountPasswords, Authority, Cancel, Cancelling, GiveLocks, PasswordMark, PasswordVerdict,
     WebParts, WebState,

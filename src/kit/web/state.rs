@@ -14,7 +14,7 @@ use url::Url;
 use super::auth::WebAuth;
 use super::csrf::CsrfKey;
 use super::errors::WebError;
-use super::guesses::Guesses;
+use super::sign_in_limiter::SignInLimiter;
 use super::templates::Templates;
 use crate::authz::{AuthzError, Decision, OutsideScope, Resource};
 use crate::claims::CredentialStore;
@@ -185,7 +185,7 @@ pub struct WebState {
 /// Key of the forms, templates and counters of [`WebState`].
 pub struct WebParts {
     pub(crate) csrf: CsrfKey,
-    pub(crate) guesses: Guesses,
+    pub(crate) sign_in_limiter: SignInLimiter,
     pub(crate) templates: Templates,
     pub(crate) viewers: Arc<Semaphore>,
     /// Time when the metrics were last read from the database.
@@ -203,7 +203,7 @@ impl WebParts {
     ) -> Result<Self, sqlx::Error> {
         Ok(Self {
             csrf: CsrfKey::load(store).await?,
-            guesses: Guesses::default(),
+            sign_in_limiter: SignInLimiter::default(),
             templates: Templates::new(base_path(public_url), version, has_registry),
             viewers: Arc::new(Semaphore::new(VIEWERS)),
             metrics_read_at: Mutex::default(),

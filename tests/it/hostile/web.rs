@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode, header};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::config::access::WebRules;
 use lockkeeper::http::{self};
-use lockkeeper::kit::web::{ALL_AT_ONCE, FREE, LocalAddress, Route, RouteAccess};
+use lockkeeper::kit::web::{FAILURE_BURST, FREE_FAILURES, LocalAddress, Route, RouteAccess};
 use lockkeeper::model::{ProjectOutcome, RunId};
 use lockkeeper::store::{MirrorQuery, Store};
 use reqwest::Client;
@@ -699,7 +699,7 @@ async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     };
     within("the guesses", all).await;
     // Sixteen checked passwords take at least a minute.
-    let free = usize::try_from(FREE).unwrap();
+    let free = usize::try_from(FREE_FAILURES).unwrap();
     assert!(
         (free..=free + 6).contains(&looked_at) && longest >= 1,
         "{looked_at} were looked at, {longest} s"
@@ -744,7 +744,7 @@ async fn guesses_from_everywhere_lock_out_nobody_who_works_here() {
         let [high, low] = bot.to_be_bytes();
         looked_at += i32::from(ask([10, 0, high, low], &wrong).await == 401);
     }
-    assert_eq!(looked_at, ALL_AT_ONCE);
+    assert_eq!(looked_at, FAILURE_BURST);
     assert_eq!(
         ask([203, 0, 113, 9], &browser).await,
         429,

@@ -10,12 +10,12 @@ use crate::model::{CommitSha, RepoId};
 
 /// Waiting tasks of each repository.
 #[derive(Default)]
-pub(super) struct RequestCoalescer(Mutex<HashMap<RepoId, Arc<Mutex<WaitingBoard>>>>);
+pub(super) struct RequestCoalescer(Mutex<HashMap<RepoId, Arc<Mutex<PendingFetches>>>>);
 
 type SharedFetch = Arc<Result<Vec<(RefName, Option<CommitSha>)>, GitError>>;
 
 #[derive(Default)]
-struct WaitingBoard {
+struct PendingFetches {
     next: u64,
     /// Refs that each waiting task needs.
     waiting: BTreeMap<u64, Vec<RefName>>,
@@ -57,7 +57,7 @@ impl RequestCoalescer {
 /// Tasks that a sync includes.
 #[derive(Default)]
 pub(super) struct WaitingTasks {
-    tasks: Option<Arc<Mutex<WaitingBoard>>>,
+    tasks: Option<Arc<Mutex<PendingFetches>>>,
     tickets: BTreeSet<u64>,
 }
 
@@ -67,7 +67,7 @@ impl WaitingTasks {
     pub(super) fn finish(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
         let Some(tasks) = &self.tasks else { return };
         let mut tasks = locked(tasks);
-        let WaitingBoard {
+        let PendingFetches {
             waiting, brought, ..
         } = &mut *tasks;
         let along = waiting
@@ -87,13 +87,13 @@ impl WaitingTasks {
     }
 }
 
-fn locked(tasks: &Mutex<WaitingBoard>) -> MutexGuard<'_, WaitingBoard> {
+fn locked(tasks: &Mutex<PendingFetches>) -> MutexGuard<'_, PendingFetches> {
     tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Registration of a waiting task, until it is dropped.
 pub struct FetchTicket {
-    tasks: Arc<Mutex<WaitingBoard>>,
+    tasks: Arc<Mutex<PendingFetches>>,
     number: u64,
     refs: Vec<RefName>,
 }

@@ -143,7 +143,7 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
     });
 }
 
-/// Turns a reconciler on its timer and on a wake-up. Its errors are logged where they are measured.
+/// Runs a reconciler on its timer and on a wake-up. Its errors are logged where they are measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
     let period = replica.every(reconciler);
     let mut wake_ups = reconciler.woken_by.map(|news| match news {
@@ -159,11 +159,11 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
         };
         is_first &= turned.is_err();
         let pause = match turned {
-            Ok(TurnResult::Ours(_)) => {
+            Ok(TurnResult::Ran(_)) => {
                 failures = 0;
                 period
             }
-            Ok(TurnResult::Anothers) => {
+            Ok(TurnResult::Skipped) => {
                 failures = 0;
                 period / TRIES_IN_A_PERIOD
             }

@@ -159,7 +159,7 @@ impl Replica {
         self.rounds.every(which)
     }
 
-    /// Turns the reconciler of that name now, even if it is the turn of another replica. Tests and tools call it.
+    /// Runs the reconciler of that name now, even if it is the turn of another replica. Tests and tools call it.
     pub async fn tick(&self, name: &str) -> anyhow::Result<TickResult> {
         let which = features::reconciler(name)
             .with_context(|| format!("there is no reconciler with the name `{name}`"))?;
@@ -167,13 +167,13 @@ impl Replica {
         self.rounds.tick(which).await
     }
 
-    /// Turns a reconciler if it is the turn of this replica.
+    /// Runs a reconciler if it is the turn of this replica.
     pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         self.prepare(which).await?;
         self.rounds.turn(which).await
     }
 
-    /// Turns a reconciler for the first time since this replica began.
+    /// Runs a reconciler for the first time since this replica began.
     pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         self.prepare(which).await?;
         self.rounds.first_turn(which).await

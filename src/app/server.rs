@@ -149,7 +149,7 @@ impl Server {
         );
     }
 
-    /// Turns the reconciler of that name now. The demo does not wait for timers.
+    /// Runs the reconciler of that name now. The demo does not wait for timers.
     pub async fn tick(&self, name: &str) -> anyhow::Result<TickResult> {
         self.replica.tick(name).await
     }

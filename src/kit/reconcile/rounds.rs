@@ -1,4 +1,4 @@
-//! Turns reconcilers on one server, on request or when their turn has come, and records the results.
+//! Runs reconcilers on one server, on request or when their turn has come, and records the results.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -22,14 +22,14 @@ const LONGEST: Duration = Duration::from_mins(15);
 /// seconds.
 const RECORD_EVERY: TimeDelta = TimeDelta::seconds(30);
 
-/// Result of an attempt to turn a reconciler.
+/// Result of the turn of a reconciler on one server.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnResult {
-    /// Turned by this server, with its result.
-    Ours(TickResult),
-    /// Already turned by another server in this period.
-    Anothers,
+    /// Run by this server, with its result.
+    Ran(TickResult),
+    /// Left to another server, which has the turn in this period.
+    Skipped,
 }
 
 /// Reconcilers of one server, with their last results.
@@ -68,7 +68,7 @@ impl Rounds {
         }
     }
 
-    /// Turns a reconciler if it is the turn of this server.
+    /// Runs a reconciler if it is the turn of this server.
     ///
     /// A reconciler for one server of the group needs a lease as long as the period. The lease is not released after
     /// the tick, so that its end is the time of the next turn. The name of its holder begins with the name of the
@@ -76,7 +76,7 @@ impl Rounds {
     /// succeed. A tick that loses its lease is aborted, and another server does the same work.
     pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         if which.scope == Scope::EveryReplica {
-            return self.tick(which).await.map(TurnResult::Ours);
+            return self.tick(which).await.map(TurnResult::Ran);
         }
         let key = LeaseKey::reconciler(which.name);
         let held = match self
@@ -87,29 +87,29 @@ impl Rounds {
             .await
         {
             Ok(Some(held)) => held,
-            Ok(None) => return Ok(TurnResult::Anothers),
+            Ok(None) => return Ok(TurnResult::Skipped),
             Err(error) => {
                 let failed =
                     Err(anyhow!(error).context("cannot determine which server has the turn"));
                 return self
-                    .told(which, failed, self.ctx.clock.now())
-                    .map(TurnResult::Ours);
+                    .report(which, failed, self.ctx.clock.now())
+                    .map(TurnResult::Ran);
             }
         };
         match held.run_turn(self.tick(which)).await {
-            LeaseOutcome::Done(ticked) => ticked.map(TurnResult::Ours),
-            LeaseOutcome::Lost => Ok(TurnResult::Anothers),
+            LeaseOutcome::Done(ticked) => ticked.map(TurnResult::Ran),
+            LeaseOutcome::Lost => Ok(TurnResult::Skipped),
         }
     }
 
     /// Takes the first turn of a starting server. Another server may have had its turn just before, when this one
-    /// could not receive events yet. A reconciler that must not wait for the next period is turned anyway.
+    /// could not receive events yet. A reconciler that must not wait for the next period runs anyway.
     pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         match self.turn(which).await? {
-            TurnResult::Anothers if which.looks_at_start => {
-                self.tick(which).await.map(TurnResult::Ours)
+            TurnResult::Skipped if which.looks_at_start => {
+                self.tick(which).await.map(TurnResult::Ran)
             }
-            turn @ (TurnResult::Ours(_) | TurnResult::Anothers) => Ok(turn),
+            turn @ (TurnResult::Ran(_) | TurnResult::Skipped) => Ok(turn),
         }
     }
 
@@ -118,7 +118,7 @@ impl Rounds {
         which.every(&self.ctx.settings.periods)
     }
 
-    /// Turns a reconciler now, even if it is the turn of another server.
+    /// Runs a reconciler now, even if it is the turn of another server.
     pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<TickResult> {
         let started_at = self.ctx.clock.now();
         let span = info_span!("reconciler", reconciler = which.name);
@@ -134,7 +134,7 @@ impl Rounds {
             )),
             Err(_) => Err(anyhow!("it took longer than {} s", LONGEST.as_secs())),
         };
-        let ticked = self.told(which, ticked, started_at);
+        let ticked = self.report(which, ticked, started_at);
         let recorded = self.record(which.name, &ticked, started_at).await;
         let found = ticked?;
         recorded.context("its result could not be stored")?;
@@ -142,14 +142,14 @@ impl Rounds {
     }
 
     /// Measures and logs the result.
-    fn told(
+    fn report(
         &self,
         which: &Reconciler,
         ticked: anyhow::Result<TickResult>,
         started_at: DateTime<Utc>,
     ) -> anyhow::Result<TickResult> {
         self.measure(which.name, &ticked, started_at);
-        tell(which.name, &ticked);
+        log_result(which.name, &ticked);
         ticked
     }
 
@@ -214,7 +214,7 @@ impl Rounds {
     }
 }
 
-fn tell(name: &str, ticked: &anyhow::Result<TickResult>) {
+fn log_result(name: &str, ticked: &anyhow::Result<TickResult>) {
     match ticked {
         Ok(TickResult {
             looked_at,

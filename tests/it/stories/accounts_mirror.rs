@@ -429,13 +429,13 @@ async fn several_servers() {
         server.tick_leases().await.unwrap();
     }
     create(&bot, "Olga Ops").await;
-    assert_eq!(turn(&bot.replica).await, TurnResult::Ours(pushed(4, 4)));
-    assert_eq!(turn(&other).await, TurnResult::Anothers);
+    assert_eq!(turn(&bot.replica).await, TurnResult::Ran(pushed(4, 4)));
+    assert_eq!(turn(&other).await, TurnResult::Skipped);
     bot.db
         .clock
         .advance(find("accounts_mirror").unwrap().period);
     // The other one does not know what was pushed, so it compares.
-    assert_eq!(turn(&other).await, TurnResult::Ours(pushed(4, 0)));
+    assert_eq!(turn(&other).await, TurnResult::Ran(pushed(4, 0)));
 
     // Even without the lease, as after a pause of a machine, no older state replaces a newer one.
     for _ in 0..5 {

@@ -179,7 +179,7 @@ async fn once_in_a_period() {
         server.tick_leases().await.unwrap();
     }
     let period = find("closed_pulls").unwrap().period;
-    let looked = TurnResult::Ours(TickResult::default());
+    let looked = TurnResult::Ran(TickResult::default());
     assert_eq!(closed_pulls(&other).await, looked);
     let second = Duration::from_secs(1);
     bot.db.clock.advance(period.saturating_sub(second));
@@ -189,14 +189,14 @@ async fn once_in_a_period() {
     for server in servers {
         assert_eq!(
             closed_pulls(server).await,
-            TurnResult::Anothers,
+            TurnResult::Skipped,
             "{} must wait",
             server.name()
         );
     }
     bot.db.clock.advance(Duration::from_secs(1));
     assert_eq!(closed_pulls(&third).await, looked);
-    assert_eq!(closed_pulls(&other).await, TurnResult::Anothers);
+    assert_eq!(closed_pulls(&other).await, TurnResult::Skipped);
     // The third server dies. The others do not wait for its turn to end.
     for server in [&bot.replica, &other] {
         bot.db.clock.advance(LEASE);
@@ -208,7 +208,7 @@ async fn once_in_a_period() {
     for reconciler in reconcilers().filter(|reconciler| reconciler.scope == Scope::EveryReplica) {
         for server in [&bot.replica, &other] {
             assert!(
-                matches!(server.turn(reconciler).await.unwrap(), TurnResult::Ours(_)),
+                matches!(server.turn(reconciler).await.unwrap(), TurnResult::Ran(_)),
                 "{}",
                 reconciler.name
             );
@@ -226,7 +226,7 @@ async fn at_the_start() {
     bot.replica.tick_leases().await.unwrap();
     assert_eq!(
         closed_pulls(&bot.replica).await,
-        TurnResult::Ours(TickResult {
+        TurnResult::Ran(TickResult {
             looked_at: 1,
             repaired: 0
         })
@@ -236,11 +236,11 @@ async fn at_the_start() {
     bot.github.lose_next().unwrap();
     let started = bot.replica_beside().await;
     started.tick_leases().await.unwrap();
-    assert_eq!(closed_pulls(&started).await, TurnResult::Anothers);
+    assert_eq!(closed_pulls(&started).await, TurnResult::Skipped);
     let first = async |name| started.first_turn(find(name).unwrap()).await.unwrap();
     assert_eq!(
         first("closed_pulls").await,
-        TurnResult::Ours(TickResult {
+        TurnResult::Ran(TickResult {
             looked_at: 1,
             repaired: 1
         })
@@ -250,11 +250,11 @@ async fn at_the_start() {
     let audit = find("audit").unwrap();
     assert!(matches!(
         bot.replica.turn(audit).await.unwrap(),
-        TurnResult::Ours(_)
+        TurnResult::Ran(_)
     ));
     assert_eq!(
         first("audit").await,
-        TurnResult::Anothers,
+        TurnResult::Skipped,
         "what can wait for its period does"
     );
     bot.end(&[]).await;
@@ -300,7 +300,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     bot.github.clear_faults();
     assert_eq!(
         bot.replica.turn(which).await.unwrap(),
-        TurnResult::Ours(TickResult {
+        TurnResult::Ran(TickResult {
             looked_at: 1,
             repaired: 1
         })

@@ -1,4 +1,4 @@
-//! Last known heads of open pulls. An event told of them, or a reconciler found them because no event had come. Both
+//! Last known heads of open pulls. They come from events, or from a reconciler if no event came. Both
 //! are compared here with what is known, in the transaction that acts on them, so that the second one does nothing
 //! (P2).
 
@@ -18,13 +18,13 @@ pub struct KnownHead {
     pub found_at: Option<DateTime<Utc>>,
 }
 
-/// Source of a head.
+/// Head of a pull, by its source.
 #[derive(Clone, Copy, Debug)]
-pub enum HeadNews<'a> {
-    /// Head that an event named, if it named one.
-    Told(Option<&'a PullHead>),
+pub enum HeadUpdate<'a> {
+    /// Head that an event contained, if any.
+    Event(Option<&'a PullHead>),
     /// Answer of the forge to a request.
-    Found {
+    Forge {
         /// Head that was known before the request. If another one is known by now, an event was faster.
         known: Option<&'a PullHead>,
         /// Head that the forge returned.
@@ -34,12 +34,12 @@ pub enum HeadNews<'a> {
 
 const LIST: &str = "SELECT number, head, base_branch, draft, found_at FROM pull_heads WHERE repo = $1 ORDER BY number";
 const GET: &str = "SELECT number, head, base_branch, draft, found_at FROM pull_heads WHERE repo = $1 AND number = $2";
-const TOLD: &str = "INSERT INTO pull_heads (repo, number, head, base_branch, draft) VALUES ($1, $2, $3, $4, $5) \
+const UPSERT: &str = "INSERT INTO pull_heads (repo, number, head, base_branch, draft) VALUES ($1, $2, $3, $4, $5) \
      ON CONFLICT (repo, number) DO UPDATE SET head = excluded.head, base_branch = excluded.base_branch, \
      draft = excluded.draft";
-const FIRST: &str = "INSERT INTO pull_heads (repo, number, head, base_branch, draft, found_at) \
+const INSERT: &str = "INSERT INTO pull_heads (repo, number, head, base_branch, draft, found_at) \
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (repo, number) DO NOTHING";
-const FOUND: &str = "UPDATE pull_heads SET head = $3, base_branch = $4, draft = $5, found_at = $6 \
+const UPDATE_KNOWN: &str = "UPDATE pull_heads SET head = $3, base_branch = $4, draft = $5, found_at = $6 \
      WHERE repo = $1 AND number = $2 AND head = $7 AND base_branch = $8 AND draft = $9";
 
 impl Store {
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// Stores the head of a pull without a command. `false`: an event was faster, and nothing was stored.
-    pub async fn head_note(&self, pull: &PullRef, news: HeadNews<'_>) -> Result<bool> {
+    pub async fn head_note(&self, pull: &PullRef, news: HeadUpdate<'_>) -> Result<bool> {
         let mut tx = self.begin_shared().await?;
         let noted = self.head_in_tx(&mut tx, pull, news).await?;
         tx.commit().await.map(|()| noted)
@@ -67,7 +67,7 @@ impl Store {
     /// Stores the head of a pull that was not known to be open, without counting it as a missed event.
     pub async fn head_note_first(&self, pull: &PullRef, at: &PullHead) -> Result<()> {
         let mut tx = self.begin_shared().await?;
-        first_in_tx(&mut tx, pull, at, None).await?;
+        insert_in_tx(&mut tx, pull, at, None).await?;
         tx.commit().await
     }
 
@@ -76,31 +76,31 @@ impl Store {
         &self,
         tx: &mut Tx,
         pull: &PullRef,
-        news: HeadNews<'_>,
+        news: HeadUpdate<'_>,
     ) -> Result<bool> {
         match news {
-            HeadNews::Told(at) => {
+            HeadUpdate::Event(at) => {
                 if let Some(at) = at {
-                    told_in_tx(tx, pull, at).await?;
+                    upsert_in_tx(tx, pull, at).await?;
                 }
-                self.watched_told_in_tx(tx, &pull.repo).await?;
+                self.watch_in_tx(tx, &pull.repo).await?;
                 Ok(true)
             }
-            HeadNews::Found { known: None, at } => {
-                first_in_tx(tx, pull, at, Some(self.now())).await
+            HeadUpdate::Forge { known: None, at } => {
+                insert_in_tx(tx, pull, at, Some(self.now())).await
             }
-            HeadNews::Found {
+            HeadUpdate::Forge {
                 known: Some(known),
                 at,
-            } => found_in_tx(tx, pull, known, at, self.now()).await,
+            } => update_known_in_tx(tx, pull, known, at, self.now()).await,
         }
     }
 }
 
-async fn told_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead) -> Result<()> {
+async fn upsert_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead) -> Result<()> {
     execute!(
         tx,
-        TOLD,
+        UPSERT,
         &pull.repo,
         pull.subject,
         &at.head,
@@ -110,7 +110,7 @@ async fn told_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead) -> Result<()> {
     .map(drop)
 }
 
-async fn first_in_tx(
+async fn insert_in_tx(
     tx: &mut Tx,
     pull: &PullRef,
     at: &PullHead,
@@ -119,7 +119,7 @@ async fn first_in_tx(
     let found = found.map(kept_time);
     execute!(
         tx,
-        FIRST,
+        INSERT,
         &pull.repo,
         pull.subject,
         &at.head,
@@ -130,7 +130,7 @@ async fn first_in_tx(
     .map(|rows| rows == 1)
 }
 
-async fn found_in_tx(
+async fn update_known_in_tx(
     tx: &mut Tx,
     pull: &PullRef,
     known: &PullHead,
@@ -139,7 +139,7 @@ async fn found_in_tx(
 ) -> Result<bool> {
     execute!(
         tx,
-        FOUND,
+        UPDATE_KNOWN,
         &pull.repo,
         pull.subject,
         &at.head,

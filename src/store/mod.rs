@@ -81,7 +81,7 @@ pub use commands::{
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
 pub use deliveries::{Accepted, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
-pub use heads::{HeadNews, KnownHead};
+pub use heads::{HeadUpdate, KnownHead};
 pub use idle_locks::{ExpiredLock, IdleLock};
 pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,

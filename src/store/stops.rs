@@ -7,8 +7,8 @@
 
 use super::news::{News, announce_in_tx};
 use super::{
-    CreateCommand, HeadNews, LockChange, NewCommand, NewJob, Result, Store, Tx, execute, free_text,
-    on_pool, on_tx,
+    CreateCommand, HeadUpdate, LockChange, NewCommand, NewJob, Result, Store, Tx, execute,
+    free_text, on_pool, on_tx,
 };
 use crate::model::{CommandId, Origin, PullRef, text_enum};
 
@@ -73,7 +73,7 @@ impl Store {
         new: &NewCommand,
         jobs: impl FnOnce(CommandId) -> Vec<NewJob>,
         why: &str,
-        news: HeadNews<'_>,
+        news: HeadUpdate<'_>,
     ) -> Result<(CreateCommand, Vec<CommandId>)> {
         let mut tx = self.begin().await?;
         if !self.head_in_tx(&mut tx, &new.pull, news).await? {

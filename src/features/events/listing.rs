@@ -14,7 +14,7 @@ use crate::forges::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, Requ
 use crate::kit::reconcile::TickResult;
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
 use crate::queue::JobError;
-use crate::store::{Absence, HeadNews};
+use crate::store::{Absence, HeadUpdate};
 
 /// Maximum number of pages of a list: 3,000 open pull requests.
 const MAX_PAGES: usize = 30;
@@ -280,7 +280,7 @@ impl ListingPages<'_> {
             ctx.store
                 .head_note(
                     &pull.at,
-                    HeadNews::Found {
+                    HeadUpdate::Forge {
                         known,
                         at: &pull.pull_head(),
                     },

@@ -14,7 +14,7 @@ use crate::model::{
     RepositoryEventKind, RepositoryNews,
 };
 use crate::queue::{Job, JobError};
-use crate::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
+use crate::store::{CreateCommand, HeadUpdate, KnownHead, NewCommand};
 
 /// Maximum delay of an event. GitHub offers deliveries for redelivery for three days, so an event can arrive this
 /// late after the reconciler found its change.
@@ -51,7 +51,7 @@ pub(super) async fn handle(
         }
     };
     let at = event.pull_head();
-    let news = HeadNews::Told(at.as_ref());
+    let news = HeadUpdate::Event(at.as_ref());
     Ok(
         match take_up(ctx, Some(delivery), &event, actor, news).await? {
             PullUpdate::Planned | PullUpdate::Known => DeliveryEnd::handled(),
@@ -68,7 +68,7 @@ pub(crate) async fn found(
     known: Option<&PullHead>,
 ) -> Result<bool, JobError> {
     let at = pull.pull_head();
-    let news = HeadNews::Found { known, at: &at };
+    let news = HeadUpdate::Forge { known, at: &at };
     let Some(action) = missed_action(ctx, pull, known).await? else {
         ctx.store.head_note(&pull.at, news).await?;
         return Ok(false);
@@ -176,7 +176,7 @@ async fn take_up(
     delivery: Option<DeliveryId>,
     event: &PullEvent,
     actor: Actor,
-    news: HeadNews<'_>,
+    news: HeadUpdate<'_>,
 ) -> Result<PullUpdate, JobError> {
     if let Some(why) = asks_for_nothing(ctx, event) {
         ctx.store.head_note(&event.pull, news).await?;

@@ -33,7 +33,7 @@ const DISCOVER: &str = "INSERT INTO watched_repos (repo, known_at, due_at, failu
      WHERE NOT EXISTS (SELECT 1 FROM watched_repos w WHERE w.repo = p.repo) GROUP BY p.repo \
      ON CONFLICT (repo) DO NOTHING";
 /// Updates a repository after an event. Most events change nothing, and must not lock the row.
-const TOLD: &str = "INSERT INTO watched_repos (repo, known_at, due_at, failures) \
+const WATCH: &str = "INSERT INTO watched_repos (repo, known_at, due_at, failures) \
      SELECT $1, $2, $2, 0 WHERE NOT EXISTS (SELECT 1 FROM watched_repos WHERE repo = $1 AND failures = 0) \
      ON CONFLICT (repo) DO UPDATE SET failures = 0, \
      due_at = CASE WHEN watched_repos.failures > 0 THEN excluded.due_at ELSE watched_repos.due_at END";
@@ -126,8 +126,8 @@ impl Store {
     }
 
     /// Watches a repository from now on, after an event of it.
-    pub(crate) async fn watched_told_in_tx(&self, tx: &mut Tx, repo: &RepoId) -> Result<()> {
-        execute!(tx, TOLD, repo, self.now()).map(drop)
+    pub(crate) async fn watch_in_tx(&self, tx: &mut Tx, repo: &RepoId) -> Result<()> {
+        execute!(tx, WATCH, repo, self.now()).map(drop)
     }
 }
 

@@ -32,7 +32,8 @@ use crate::model::{
 use crate::queue::{JobError, RunningJob};
 use crate::render::{ProjectReport, status};
 use crate::store::{
-    CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, StopKind, StopRequest,
+    CommandRow, CommandState, HeadUpdate, KnownHead, NewJob, RunRow, RunState, StopKind,
+    StopRequest,
 };
 
 /// Waits before the next attempts: GitHub answers 404 for a moment after a pull request was opened.
@@ -439,7 +440,7 @@ async fn note_head(
         (PullState::Open, CommandSpec::Autoplan) if known == Some(&at) => Ok(()),
         (PullState::Open, CommandSpec::Autoplan) => ctx
             .store
-            .head_note(&pull.at, HeadNews::Found { known, at: &at })
+            .head_note(&pull.at, HeadUpdate::Forge { known, at: &at })
             .await
             .map(drop),
         (PullState::Open, _) if known.is_some() => Ok(()),

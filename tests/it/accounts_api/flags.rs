@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::features::accounts::{FlagTable, PatchSet, Reviewed, ReviewedFlags as _};
 use lockkeeper::model::{AccountId, BranchName, CommitSha, PullHead, PullRef, Subject};
-use lockkeeper::store::{DatabaseUrl, HeadNews, Store};
+use lockkeeper::store::{DatabaseUrl, HeadUpdate, Store};
 use lockkeeper_accounts::refs::ChangeNumber;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn pushed(office: &Office, digit: &str) {
         repo: "github.com/acme/infra".parse().unwrap(),
         subject: Subject::pull(1),
     };
-    let news = HeadNews::Told(Some(&at));
+    let news = HeadUpdate::Event(Some(&at));
     assert!(store.head_note(&pull, news).await.unwrap());
     store.close().await;
 }

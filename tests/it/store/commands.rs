@@ -8,7 +8,7 @@ use lockkeeper::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin,
 };
 use lockkeeper::store::{
-    CancelTarget, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, ResultPart,
+    CancelTarget, CommandState, CreateCommand, FinishedCommand, HeadUpdate, NewCommand, ResultPart,
     ResultTimes, StopKind, StopRequest, Store,
 };
 
@@ -380,7 +380,7 @@ async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
             &new,
             no_jobs,
             "a newer commit was pushed",
-            HeadNews::Told(None),
+            HeadUpdate::Event(None),
         )
         .await
         .unwrap()

@@ -9,7 +9,7 @@ use lockkeeper::features::accounts::{
     ReviewedFlags, open_flags, remove_orphaned_flags,
 };
 use lockkeeper::model::{AccountId, BranchName, CommitSha, PlanId, PullHead};
-use lockkeeper::store::{DatabaseUrl, HeadNews, Store};
+use lockkeeper::store::{DatabaseUrl, HeadUpdate, Store};
 use lockkeeper_accounts::refs::ChangeNumber;
 
 use super::samples::{open_pull, planned, project, pull};
@@ -234,7 +234,7 @@ async fn pushed(store: &Store, digit: &str) {
         base_branch: BranchName::new("main").unwrap(),
         draft: false,
     };
-    let news = HeadNews::Told(Some(&at));
+    let news = HeadUpdate::Event(Some(&at));
     assert!(store.head_note(&pull(1), news).await.unwrap());
 }
 

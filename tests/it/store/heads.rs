@@ -3,7 +3,7 @@
 
 use futures::future::join_all;
 use lockkeeper::model::{BranchName, CommandKind, CommitSha, PullHead, PullState};
-use lockkeeper::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
+use lockkeeper::store::{CreateCommand, HeadUpdate, KnownHead, NewCommand};
 
 use super::samples::{URL, new_command, pull};
 use crate::support::db::{TestDb, by, store_test};
@@ -36,7 +36,7 @@ async fn what_is_told_last_counts(db: &TestDb) {
     for digit in ["a", "b", "a"] {
         assert!(
             db.store()
-                .head_note(&pull(1), HeadNews::Told(Some(&at(digit))))
+                .head_note(&pull(1), HeadUpdate::Event(Some(&at(digit))))
                 .await
                 .unwrap()
         );
@@ -44,7 +44,7 @@ async fn what_is_told_last_counts(db: &TestDb) {
     }
     assert!(
         db.store()
-            .head_note(&pull(1), HeadNews::Told(None))
+            .head_note(&pull(1), HeadUpdate::Event(None))
             .await
             .unwrap()
     );
@@ -59,7 +59,7 @@ async fn what_is_told_last_counts(db: &TestDb) {
         ..at("c")
     };
     db.store()
-        .head_note(&pull(2), HeadNews::Told(Some(&draft)))
+        .head_note(&pull(2), HeadUpdate::Event(Some(&draft)))
         .await
         .unwrap();
     let list = db.store().head_list(&pull(1).repo).await.unwrap();
@@ -77,7 +77,7 @@ async fn what_is_found_counts_unless_an_event_was_faster(db: &TestDb) {
         store
             .head_note(
                 &pull,
-                HeadNews::Found {
+                HeadUpdate::Forge {
                     known: None,
                     at: &at("a")
                 }
@@ -90,7 +90,7 @@ async fn what_is_found_counts_unless_an_event_was_faster(db: &TestDb) {
         !store
             .head_note(
                 &pull,
-                HeadNews::Found {
+                HeadUpdate::Forge {
                     known: None,
                     at: &at("b")
                 }
@@ -102,7 +102,7 @@ async fn what_is_found_counts_unless_an_event_was_faster(db: &TestDb) {
         !store
             .head_note(
                 &pull,
-                HeadNews::Found {
+                HeadUpdate::Forge {
                     known: Some(&at("c")),
                     at: &at("b")
                 }
@@ -114,7 +114,7 @@ async fn what_is_found_counts_unless_an_event_was_faster(db: &TestDb) {
         store
             .head_note(
                 &pull,
-                HeadNews::Found {
+                HeadUpdate::Forge {
                     known: Some(&at("a")),
                     at: &at("b")
                 }
@@ -124,7 +124,7 @@ async fn what_is_found_counts_unless_an_event_was_faster(db: &TestDb) {
     );
     assert_eq!(known(db).await, Some((at("b"), true)));
     store
-        .head_note(&pull, HeadNews::Told(Some(&at("c"))))
+        .head_note(&pull, HeadUpdate::Event(Some(&at("c"))))
         .await
         .unwrap();
     assert_eq!(
@@ -169,7 +169,7 @@ async fn found_on_many_connections_at_once_leads_to_one_command(db: &TestDb) {
     let new = new_command(CommandKind::Autoplan, &pull(1));
     let find = async || {
         let (known, at) = (at("a"), at("b"));
-        let news = HeadNews::Found {
+        let news = HeadUpdate::Forge {
             known: Some(&known),
             at: &at,
         };
@@ -184,7 +184,7 @@ async fn found_on_many_connections_at_once_leads_to_one_command(db: &TestDb) {
         let at = at("b");
         db.reopen()
             .await
-            .head_note(&pull(1), HeadNews::Told(Some(&at)))
+            .head_note(&pull(1), HeadUpdate::Event(Some(&at)))
             .await
             .unwrap();
     };
@@ -206,7 +206,7 @@ async fn a_delivery_that_is_known_changes_nothing(db: &TestDb) {
     };
     let tell = async |digit: &str| {
         let at = at(digit);
-        let news = HeadNews::Told(Some(&at));
+        let news = HeadUpdate::Event(Some(&at));
         db.store()
             .command_create_instead(&new, |_| vec![], "a newer commit was pushed", news)
             .await

@@ -23,7 +23,7 @@ use lockkeeper::model::{
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
     ApplyChecks, ApplyGate, ClaimCollection, DatabaseUrl, DeliveryState, EventWalk,
-    FinishedCommand, HeadNews, JobClaim, LockAttempt, MirrorSearch, NewDelivery, OutputPiece,
+    FinishedCommand, HeadUpdate, JobClaim, LockAttempt, MirrorSearch, NewDelivery, OutputPiece,
     PendingStatus, PlanParts, PolicyApprove, Presence,
 };
 use lockkeeper_registry::records::LogId;
@@ -930,7 +930,7 @@ async fn reconcilers(db: &TestDb, pull: &PullRef) {
     store
         .head_note(
             pull,
-            HeadNews::Found {
+            HeadUpdate::Forge {
                 known: None,
                 at: &head,
             },

@@ -1,7 +1,7 @@
 //! Tests of stored pull requests. A closed one keeps no lock (P7).
 
 use lockkeeper::model::{Lock, PlanState, PullHead, PullState};
-use lockkeeper::store::{ApplyGate, HeadNews};
+use lockkeeper::store::{ApplyGate, HeadUpdate};
 
 use super::samples::{
     HOSTILE, URL, begin_apply, job, open_pull, plan_state, planned, project, pull, taken,
@@ -196,7 +196,7 @@ async fn a_pull_that_a_complete_list_has_shown_is_not_asked_for(db: &TestDb) {
     store
         .head_note(
             &listed,
-            HeadNews::Found {
+            HeadUpdate::Forge {
                 known: None,
                 at: &head,
             },

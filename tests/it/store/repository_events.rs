@@ -6,7 +6,7 @@ use lockkeeper::model::{
     DataDirId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState,
 };
 use lockkeeper::store::{
-    Accepted, EventWalk, HeadNews, MirrorQuery, MirrorsDue, NewDelivery, Store,
+    Accepted, EventWalk, HeadUpdate, MirrorQuery, MirrorsDue, NewDelivery, Store,
 };
 
 use super::samples::{job, pull};
@@ -214,7 +214,7 @@ async fn of_two_that_walk_for_one_home_each_event_is_walked_once(db: &TestDb) {
 
 async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb) {
     let store = db.store();
-    let told = HeadNews::Told(None);
+    let told = HeadUpdate::Event(None);
     store.head_note(&pull(1), told).await.unwrap();
     store.repository_event_append(&push("past")).await.unwrap();
     assert_eq!(
@@ -411,7 +411,7 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
         (0, 1)
     );
     store
-        .head_note(&pull(1), HeadNews::Told(None))
+        .head_note(&pull(1), HeadUpdate::Event(None))
         .await
         .unwrap();
     assert_eq!(

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use lockkeeper::features::events::{ForgePage, WatchedRepo};
 use lockkeeper::model::Subject;
 use lockkeeper::model::{PullRef, PullState, RepoId};
-use lockkeeper::store::HeadNews;
+use lockkeeper::store::HeadUpdate;
 
 use super::samples::{HOSTILE, URL, pull};
 use crate::support::db::{TestDb, store_test};
@@ -30,7 +30,7 @@ fn of(name: &str) -> PullRef {
 
 async fn tell(db: &TestDb, name: &str) {
     db.store()
-        .head_note(&of(name), HeadNews::Told(None))
+        .head_note(&of(name), HeadUpdate::Event(None))
         .await
         .unwrap();
 }

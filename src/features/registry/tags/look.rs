@@ -32,7 +32,7 @@ const MAX_TAGS: usize = 10_000;
 const MAX_NEW: usize = 2_000;
 /// Maximum number of new tags in an hour whose outcomes become statuses. Tags that come in larger numbers are old ones that
 /// somebody has pushed together, and their statuses would use up the requests that the forge allows.
-const MAX_TOLD: usize = 100;
+const MAX_STATUSES: usize = 100;
 /// Maximum number of tags that are decided in one look.
 const MOST_DUE: i64 = 200;
 /// Time between two looks at a repository in which nothing happens.
@@ -232,7 +232,7 @@ impl Look<'_> {
             tags: &listed.tags,
             most: MAX_TAGS,
             most_new: MAX_NEW,
-            most_told: MAX_TOLD,
+            most_told: MAX_STATUSES,
         };
         let due_at = self.ctx.clock.now() + LOOK_EVERY;
         let changes = self

@@ -195,7 +195,7 @@ pub(in crate::features::registry) struct TagRefusal {
 
 /// Number of new tags of a repository that got statuses since a time.
 #[derive(sqlx::FromRow)]
-struct ToldTags {
+struct TagStatusCount {
     is_listed: bool,
     first_told_at: DateTime<Utc>,
     told: i64,
@@ -241,8 +241,8 @@ struct TagMoveRow {
     moved_at: DateTime<Utc>,
 }
 
-/// Time in which the number of told tags is limited.
-const TOLD_TIME: TimeDelta = TimeDelta::hours(1);
+/// Period in which the number of new tags with statuses is limited.
+const STATUS_PERIOD: TimeDelta = TimeDelta::hours(1);
 /// Reason of a tag whose attempt has begun, and has not ended.
 pub(super) const CUT_OFF: &str = "The server stopped while it made the package.";
 /// Maximum number of moves of a tag that are kept, the newest ones.
@@ -318,15 +318,15 @@ impl Store {
         // Sorting many tags takes a while, which no transaction has to wait for.
         let wanted = highest(seen);
         let mut tx = self.begin().await?;
-        let row = on_tx!(&mut tx, db => sqlx::query_as::<_, ToldTags>(
+        let row = on_tx!(&mut tx, db => sqlx::query_as::<_, TagStatusCount>(
             "SELECT is_listed, first_told_at, told FROM registry_tag_repos WHERE repo = $1")
             .bind(repo).fetch_optional(db))?;
-        let mut row = row.unwrap_or(ToldTags {
+        let mut row = row.unwrap_or(TagStatusCount {
             is_listed: false,
             first_told_at: now,
             told: 0,
         });
-        if now - row.first_told_at >= TOLD_TIME {
+        if now - row.first_told_at >= STATUS_PERIOD {
             (row.first_told_at, row.told) = (now, 0);
         }
         let is_listed = row.is_listed;

@@ -26,11 +26,11 @@ const LAST_PLAN: &str = "SELECT id, repo, pull, dir, workspace, name, run, head,
 /// Outcome of a request for a run.
 #[must_use]
 #[derive(Clone, Debug)]
-pub enum AskedRun {
+pub enum RunRequestOutcome {
     /// The command is queued.
     Queued(CommandId),
     /// No application has this identifier.
-    NotThere,
+    NotFound,
     /// The application's address names no repository that a forge could have.
     NoRepository(Box<Application>),
     /// Another command works on the application, or waits to.
@@ -51,11 +51,11 @@ pub enum ApplicationUse {
 /// Outcome of discarding the plan of an application.
 #[must_use]
 #[derive(Clone, Debug)]
-pub enum DiscardedPlan {
+pub enum DiscardOutcome {
     /// No plan is left to apply, and these locks were released.
     Done(Vec<Lock>),
     /// No application has this identifier.
-    NotThere,
+    NotFound,
     /// A command works on the application, or waits to.
     Busy(Box<Application>, Box<CommandRow>),
 }
@@ -74,22 +74,22 @@ pub struct ApplicationRuns {
 impl Store {
     /// Queues a run of an application. `make` receives the application and the reference that stands for it among the
     /// pulls. Refuses while another command is unfinished, and refuses an apply without a plan to apply.
-    pub async fn application_ask(
+    pub async fn application_request_run(
         &self,
         id: ApplicationId,
         make: impl FnOnce(&Application, &PullRef) -> NewCommand,
         job: impl FnOnce(CommandId, &NewCommand) -> NewJob,
-    ) -> Result<AskedRun> {
+    ) -> Result<RunRequestOutcome> {
         let mut tx = self.begin().await?;
         let Some(application) = application_hold_in_tx(&mut tx, id).await? else {
-            return Ok(AskedRun::NotThere);
+            return Ok(RunRequestOutcome::NotFound);
         };
         let application = Box::new(application);
         let Some(at) = application.at() else {
-            return Ok(AskedRun::NoRepository(application));
+            return Ok(RunRequestOutcome::NoRepository(application));
         };
         if let Some(busy) = unfinished_in_tx(&mut tx, &at).await? {
-            return Ok(AskedRun::Busy(application, Box::new(busy)));
+            return Ok(RunRequestOutcome::Busy(application, Box::new(busy)));
         }
         let new = make(&application, &at);
         if new.kind.changes() {
@@ -97,7 +97,7 @@ impl Store {
                 .bind(&at.repo).bind(at.subject).fetch_optional(db))?;
             let state = last.map(|row| PlanRecord::from(row).state);
             if !matches!(state, Some(PlanState::Planned | PlanState::ApplyFailed)) {
-                return Ok(AskedRun::NoPlan(application, state));
+                return Ok(RunRequestOutcome::NoPlan(application, state));
             }
         }
         let created = self
@@ -105,7 +105,7 @@ impl Store {
             .await?;
         tx.commit().await?;
         match created {
-            CreateCommand::Created(command) => Ok(AskedRun::Queued(command)),
+            CreateCommand::Created(command) => Ok(RunRequestOutcome::Queued(command)),
             CreateCommand::Known => Err(sqlx::Error::Protocol(
                 "a new command existed already".to_owned(),
             )),
@@ -117,21 +117,21 @@ impl Store {
         &self,
         id: ApplicationId,
         cause: &Cause,
-    ) -> Result<DiscardedPlan> {
+    ) -> Result<DiscardOutcome> {
         let Some(application) = self.application_get(id).await? else {
-            return Ok(DiscardedPlan::NotThere);
+            return Ok(DiscardOutcome::NotFound);
         };
         let Some(at) = application.at() else {
-            return Ok(DiscardedPlan::Done(Vec::new()));
+            return Ok(DiscardOutcome::Done(Vec::new()));
         };
         let (mut change, _) = LockChange::begin(self, &at, cause).await?;
         if let Some(busy) = unfinished_in_tx(&mut change.tx, &at).await? {
-            return Ok(DiscardedPlan::Busy(Box::new(application), Box::new(busy)));
+            return Ok(DiscardOutcome::Busy(Box::new(application), Box::new(busy)));
         }
         // A command that begins from now on finds its lock gone when it stores a plan under it, as after any release.
         let freed = change.free_all(&at, LockEventKind::Released).await?;
         plans_discard_in_tx(&mut change.tx, &at).await?;
-        change.commit().await.map(|()| DiscardedPlan::Done(freed))
+        change.commit().await.map(|()| DiscardOutcome::Done(freed))
     }
 
     /// Returns the newest commands (at most `most`), the newest plan and the locks of an application.

@@ -69,7 +69,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
+pub use application_runs::{ApplicationRuns, ApplicationUse, DiscardOutcome, RunRequestOutcome};
 pub use applications::Application;
 pub use apply::{ApplyChecks, ApplyGate, ApplyGrant, TeamMember};
 pub use cancel::{CancelTarget, Cancelled};

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use super::requests::{self, ApplicationAction, apply_running, busy, over, queued_or_why};
+use super::requests::{self, ApplicationAction, apply_running, busy, over, queued_or_reason};
 use crate::authz::{Reserved, ReservedAction, Resource};
 use crate::claims::{self, ApplicationSaved, application_add, application_change};
 use crate::config::access::{Action, NetworkRequester};
@@ -16,7 +16,7 @@ use crate::model::{
     ApplicationChange, ApplicationId, ApplicationProblem, ApplicationSpec, Cause, CommandId, Lock,
     OwnerName, RepoUrl, Rights,
 };
-use crate::store::{Application, CommandRow, DiscardedPlan};
+use crate::store::{Application, CommandRow, DiscardOutcome};
 
 /// Failure for an application with invalid fields.
 pub(crate) fn invalid_application(problems: &[ApplicationProblem]) -> WebError {
@@ -198,9 +198,9 @@ pub(super) async fn ask(
     who: &NetworkRequester,
 ) -> Result<CommandId, WebError> {
     permit(web, app, who, action.action()).await?;
-    let asked = requests::ask(&web.store, app.id, action, &who.actor()).await?;
+    let asked = requests::request_run(&web.store, app.id, action, &who.actor()).await?;
     let why = |why: Option<_>| why.map_or_else(WebError::no_such_app, |why| not_now(&why));
-    let command = queued_or_why(asked).map_err(why)?;
+    let command = queued_or_reason(asked).map_err(why)?;
     info!(who = who.name(), application = %app.id, %command, ?action, "Somebody requested a run of an application");
     Ok(command)
 }
@@ -258,12 +258,12 @@ pub(super) async fn discard(
     let cause = Cause::new(who.actor(), "the plan of the application is discarded")
         .from_address(who.remote.clone());
     match web.store.application_discard(app.id, &cause).await? {
-        DiscardedPlan::Done(locks) => {
+        DiscardOutcome::Done(locks) => {
             info!(who = who.name(), application = %app.id, locks = locks.len(), "Somebody discarded the plan of an application");
             Ok(locks)
         }
-        DiscardedPlan::NotThere => Err(WebError::no_such_app()),
-        DiscardedPlan::Busy(app, command) => Err(not_now(&busy(&app, &command))),
+        DiscardOutcome::NotFound => Err(WebError::no_such_app()),
+        DiscardOutcome::Busy(app, command) => Err(not_now(&busy(&app, &command))),
     }
 }
 

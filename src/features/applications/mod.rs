@@ -22,7 +22,8 @@ use std::sync::Arc;
 pub(crate) use actions::{invalid_application, register, unclaimed};
 pub(crate) use api::removed_or_why;
 pub use requests::{
-    ApplicationAction, apply_running, ask, ask_to_stop, busy, default_branch, over, queued_or_why,
+    ApplicationAction, apply_running, busy, default_branch, over, queued_or_reason, request_run,
+    request_stop,
 };
 pub(crate) use requests::{UnknownState, pull_now, registered};
 pub(crate) use view::ApplicationView;

@@ -18,7 +18,7 @@ use crate::model::{
 };
 use crate::queue::Job;
 use crate::render::UserText;
-use crate::store::{Application, AskedRun, CommandRow, NewCommand, Result, Store};
+use crate::store::{Application, CommandRow, NewCommand, Result, RunRequestOutcome, Store};
 use crate::workflow::CheckoutError;
 
 /// Action on an application.
@@ -67,12 +67,12 @@ impl ApplicationAction {
 }
 
 /// Requests a run of an application: any server takes it up. The caller has checked that the actor is permitted.
-pub async fn ask(
+pub async fn request_run(
     store: &Store,
     id: ApplicationId,
     action: ApplicationAction,
     actor: &Actor,
-) -> Result<AskedRun> {
+) -> Result<RunRequestOutcome> {
     let make = |application: &Application, at: &PullRef| NewCommand {
         kind: action.kind(),
         pull: at.clone(),
@@ -89,17 +89,19 @@ pub async fn ask(
         }
         .to_new()
     };
-    store.application_ask(id, make, job).await
+    store.application_request_run(id, make, job).await
 }
 
 /// Returns the queued command, or the reason why nothing was queued. `Err(None)`: there is no such application.
-pub fn queued_or_why(asked: AskedRun) -> std::result::Result<CommandId, Option<KeptLockReason>> {
+pub fn queued_or_reason(
+    asked: RunRequestOutcome,
+) -> std::result::Result<CommandId, Option<KeptLockReason>> {
     match asked {
-        AskedRun::Queued(command) => Ok(command),
-        AskedRun::NotThere => Err(None),
-        AskedRun::NoRepository(application) => Err(Some(no_repository(&application))),
-        AskedRun::Busy(application, command) => Err(Some(busy(&application, &command))),
-        AskedRun::NoPlan(application, last) => Err(Some(no_plan(&application, last))),
+        RunRequestOutcome::Queued(command) => Ok(command),
+        RunRequestOutcome::NotFound => Err(None),
+        RunRequestOutcome::NoRepository(application) => Err(Some(no_repository(&application))),
+        RunRequestOutcome::Busy(application, command) => Err(Some(busy(&application, &command))),
+        RunRequestOutcome::NoPlan(application, last) => Err(Some(no_plan(&application, last))),
     }
 }
 
@@ -172,7 +174,7 @@ pub fn apply_running(application: &Application, command: &CommandRow) -> KeptLoc
 /// Requests the end of the command that works on an application, for callers that cannot write its end: a server
 /// does. Returns the command, or the reason why nothing was stopped. `Err(None)`: there is no such application. The
 /// caller has checked that the actor is permitted.
-pub async fn ask_to_stop(
+pub async fn request_stop(
     store: &Store,
     id: ApplicationId,
     actor: &Actor,

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use lockkeeper::claims::{application_add, application_change};
 use lockkeeper::emulator::Fault;
-use lockkeeper::features::applications::{ApplicationAction, ask, queued_or_why};
+use lockkeeper::features::applications::{ApplicationAction, queued_or_reason, request_run};
 use lockkeeper::model::{
     Actor, ApplicationChange, ApplicationFields, ForgeHosts, Origin, OwnerName, PlanState, Rights,
 };
@@ -56,10 +56,10 @@ async fn told(
     action: ApplicationAction,
     (login, origin): (&str, Origin),
 ) -> String {
-    let asked = ask(bot.store(), app.id, action, &Actor::new(login, origin))
+    let asked = request_run(bot.store(), app.id, action, &Actor::new(login, origin))
         .await
         .unwrap();
-    let command = queued_or_why(asked).unwrap_or_else(|why| panic!("{why:?}"));
+    let command = queued_or_reason(asked).unwrap_or_else(|why| panic!("{why:?}"));
     bot.settle().await;
     without_ids(
         &bot.store()

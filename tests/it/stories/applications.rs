@@ -5,7 +5,9 @@ use lockkeeper::claims::{
     ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
 };
 use lockkeeper::emulator::Delivering;
-use lockkeeper::features::applications::{ApplicationAction, ask, ask_to_stop, queued_or_why};
+use lockkeeper::features::applications::{
+    ApplicationAction, queued_or_reason, request_run, request_stop,
+};
 use lockkeeper::features::{locks, planning};
 use lockkeeper::locks::{HandOver, HandOverOutcome};
 use lockkeeper::model::{
@@ -13,7 +15,7 @@ use lockkeeper::model::{
     Rights, RunKind,
 };
 use lockkeeper::queue::Tick;
-use lockkeeper::store::{Application, CommandState, DiscardedPlan};
+use lockkeeper::store::{Application, CommandState, DiscardOutcome};
 
 use crate::support::bot::{Bot, REPO, without_ids};
 use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
@@ -81,11 +83,13 @@ async fn asked(
     action: ApplicationAction,
 ) -> Result<CommandId, String> {
     let actor = Actor::new("ops", Origin::Api);
-    let asked = ask(bot.store(), app.id, action, &actor).await.unwrap();
+    let asked = request_run(bot.store(), app.id, action, &actor)
+        .await
+        .unwrap();
     let why = |why: Option<lockkeeper::features::locks::KeptLockReason>| {
         why.map(|why| without_ids(&why.message))
     };
-    queued_or_why(asked).map_err(|explained| why(explained).unwrap_or_default())
+    queued_or_reason(asked).map_err(|explained| why(explained).unwrap_or_default())
 }
 
 /// Requests a run, and returns its result.
@@ -287,7 +291,7 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
         (0, vec![LOCK.to_owned()])
     );
     let discarded = bot.store().application_discard(app.id, by()).await.unwrap();
-    assert!(matches!(discarded, DiscardedPlan::Done(freed) if freed.len() == 1));
+    assert!(matches!(discarded, DiscardOutcome::Done(freed) if freed.len() == 1));
     assert_eq!(
         (last_plan(&bot, &app).await, bot.locks().await),
         (Some(PlanState::Discarded), vec![])
@@ -525,7 +529,7 @@ async fn end_of(bot: &Bot, command: CommandId) -> String {
 
 /// Requests a stop as the command line does, which only has the database. Returns the reason if it is refused.
 async fn stop_asked(bot: &Bot, app: &Application, force: bool) -> Result<CommandId, String> {
-    let asked = ask_to_stop(bot.store(), app.id, &olga(Origin::Cli), force)
+    let asked = request_stop(bot.store(), app.id, &olga(Origin::Cli), force)
         .await
         .unwrap();
     let asked = asked.map(|command| command.id);

@@ -8,12 +8,12 @@ use super::{ApplicationArg, as_text};
 use crate::features::applications::view::{
     ApplicationDetails, ApplicationDetailsView, DiscardedView,
 };
-use crate::features::applications::{self, ApplicationAction, busy, queued_or_why};
+use crate::features::applications::{self, ApplicationAction, busy, queued_or_reason};
 use crate::features::locks::KeptLockReason;
 use crate::features::owners::{AdminSession, cli_cause};
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause};
-use crate::store::DiscardedPlan;
+use crate::store::DiscardOutcome;
 
 /// Queues a run of the application.
 pub(super) async fn ask(
@@ -23,8 +23,8 @@ pub(super) async fn ask(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = app.id;
-    let asked = applications::ask(&session.store, id, action, &cli_cause().actor).await;
-    match queued_or_why(asked.context("the run could not be queued")?) {
+    let asked = applications::request_run(&session.store, id, action, &cli_cause().actor).await;
+    match queued_or_reason(asked.context("the run could not be queued")?) {
         Ok(command) => {
             let json = || json!({ "id": command });
             let text = || {
@@ -47,7 +47,7 @@ pub(super) async fn cancel(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = app.id;
-    let asked = applications::ask_to_stop(&session.store, id, &cli_cause().actor, force).await;
+    let asked = applications::request_stop(&session.store, id, &cli_cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
         Ok(command) => {
             let json = || json!({ "id": command.id });
@@ -76,7 +76,7 @@ pub(super) async fn discard(
     let cause = Cause::new(by.actor, "the plan of the application is discarded");
     let discarded = session.store.application_discard(id, &cause).await;
     match discarded.context("the plan could not be discarded")? {
-        DiscardedPlan::Done(locks) => {
+        DiscardOutcome::Done(locks) => {
             let keys: Vec<String> = locks.iter().map(|lock| lock.key.to_string()).collect();
             let released = if keys.is_empty() {
                 "none".to_owned()
@@ -92,8 +92,10 @@ pub(super) async fn discard(
             app.format.print(terminal, json, text)?;
             Ok(ExitStatus::Success)
         }
-        DiscardedPlan::NotThere => Ok(refused(id, None, terminal)),
-        DiscardedPlan::Busy(app, command) => Ok(refused(id, Some(&busy(&app, &command)), terminal)),
+        DiscardOutcome::NotFound => Ok(refused(id, None, terminal)),
+        DiscardOutcome::Busy(app, command) => {
+            Ok(refused(id, Some(&busy(&app, &command)), terminal))
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub enum ApplicationSaved {
     /// The owner has the maximum number of applications; nothing was changed.
     TooMany(OwnerName),
     /// No application has this identifier.
-    NotThere(ApplicationId),
+    NotFound(ApplicationId),
     /// The application has a lock or a run; nothing was changed.
     InUse(Box<Application>, ApplicationUse),
 }
@@ -45,7 +45,7 @@ impl ApplicationSaved {
             )),
             Self::NoOwner(name) => Err(no_owner(&name)),
             Self::TooMany(name) => Err(too_many(&name)),
-            Self::NotThere(id) => Err(no_application(id)),
+            Self::NotFound(id) => Err(no_application(id)),
             Self::InUse(application, busy) => Err(in_use(&application, &busy)),
         }
     }
@@ -91,7 +91,7 @@ pub enum ApplicationRemoved {
     /// The application was removed.
     Removed(Box<Application>),
     /// No application has this identifier.
-    NotThere(ApplicationId),
+    NotFound(ApplicationId),
     /// The application has a lock or a run; nothing was changed.
     InUse(Box<Application>, ApplicationUse),
 }
@@ -101,7 +101,7 @@ impl ApplicationRemoved {
     pub fn or_why(self) -> Result<Application, String> {
         match self {
             Self::Removed(application) => Ok(*application),
-            Self::NotThere(id) => Err(no_application(id)),
+            Self::NotFound(id) => Err(no_application(id)),
             Self::InUse(application, busy) => Err(in_use(&application, &busy)),
         }
     }
@@ -195,7 +195,7 @@ async fn try_change(
 ) -> Result<Option<ApplicationSaved>> {
     let mut tx = store.begin().await?;
     let Some(before) = application_hold_in_tx(&mut tx, id).await? else {
-        return Ok(Some(ApplicationSaved::NotThere(id)));
+        return Ok(Some(ApplicationSaved::NotFound(id)));
     };
     let (old, wanted) = (before.spec.url.clone(), change.of(&before.spec));
     let spec = if wanted == before.spec {
@@ -261,7 +261,7 @@ pub async fn application_remove(
 ) -> Result<ApplicationRemoved> {
     let mut tx = store.begin().await?;
     let Some(application) = application_hold_in_tx(&mut tx, id).await? else {
-        return Ok(ApplicationRemoved::NotThere(id));
+        return Ok(ApplicationRemoved::NotFound(id));
     };
     if let Some(busy) = application_use_in_tx(&mut tx, &application).await? {
         return Ok(ApplicationRemoved::InUse(Box::new(application), busy));

@@ -72,7 +72,7 @@ pub enum CredentialError {
     TooMany(OwnerName),
     /// No credential has this identifier.
     #[error("there is no credential {0}, or it was removed")]
-    NotThere(CredentialId),
+    NotFound(CredentialId),
     /// The credential was changed concurrently.
     #[error(
         "the credential {0} was changed by somebody else at the same time. Check it and try again"
@@ -141,7 +141,7 @@ impl CredentialStore {
             sealed,
         };
         let outcome = self.store.credential_create(&new, by).await?;
-        kept(outcome, &new, &owner.name, CredentialError::NotThere)
+        kept(outcome, &new, &owner.name, CredentialError::NotFound)
     }
 
     /// Changes the repository of a credential, its value, or both. A new repository is claimed first.
@@ -156,12 +156,12 @@ impl CredentialStore {
             .store
             .credential_sealed(id)
             .await?
-            .ok_or(CredentialError::NotThere(id))?;
+            .ok_or(CredentialError::NotFound(id))?;
         let row = self
             .store
             .credential_get(id)
             .await?
-            .ok_or(CredentialError::NotThere(id))?;
+            .ok_or(CredentialError::NotFound(id))?;
         let access = match change.access {
             Some(access) => access,
             None => read(Some(keys), &there)?,

@@ -59,7 +59,7 @@ pub enum DeleteOwner {
         namespaces: i64,
     },
     /// No owner has this name.
-    NotThere,
+    NotFound,
 }
 
 impl Store {
@@ -129,7 +129,7 @@ impl Store {
     pub async fn owner_delete(&self, name: &OwnerName, cause: &Cause) -> Result<DeleteOwner> {
         let mut tx = self.begin().await?;
         let Some(owner) = owner_hold_in_tx(&mut tx, name).await? else {
-            return Ok(DeleteOwner::NotThere);
+            return Ok(DeleteOwner::NotFound);
         };
         let applications = application_count_in_tx(&mut tx, owner.id).await?;
         let credentials = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(

@@ -155,7 +155,7 @@ async fn saved_or_why(
         }
         ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
         ApplicationSaved::NoOwner(name) => Err(WebError::no_such_owner(name.as_str())),
-        ApplicationSaved::NotThere(_) => Err(WebError::no_such_app()),
+        ApplicationSaved::NotFound(_) => Err(WebError::no_such_app()),
         busy @ ApplicationSaved::InUse(..) => Err(WebError::conflict(
             "Application in use",
             &busy.or_why().err().unwrap_or_default(),

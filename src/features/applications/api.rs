@@ -210,7 +210,7 @@ pub(super) async fn remove(
 pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, WebError> {
     match removed {
         ApplicationRemoved::Removed(app) => Ok(*app),
-        ApplicationRemoved::NotThere(_) => Err(WebError::no_such_app()),
+        ApplicationRemoved::NotFound(_) => Err(WebError::no_such_app()),
         busy @ ApplicationRemoved::InUse(..) => Err(WebError::conflict(
             "Application in use",
             &busy.or_why().err().unwrap_or_default(),

@@ -312,7 +312,7 @@ fn why(error: CredentialError) -> WebError {
     match error {
         CredentialError::Store(error) => error.into(),
         CredentialError::NoOwner(name) => WebError::no_such_owner(OwnerName::as_str(&name)),
-        CredentialError::NotThere(_) => WebError::no_such_credential(),
+        CredentialError::NotFound(_) => WebError::no_such_credential(),
         CredentialError::OwnedBy { url, owner } => {
             let why = claims::owned_by(&url, &owner);
             WebError::owned_by(&why, owner.as_str())

@@ -222,7 +222,7 @@ impl CredentialSession {
             .await
             .context("the credential was not removed")?
         else {
-            terminal.note(format_args!("error: {}", CredentialError::NotThere(id)));
+            terminal.note(format_args!("error: {}", CredentialError::NotFound(id)));
             return Ok(ExitStatus::Failure);
         };
         let text = || format!("Removed {}", show::line(&row));

@@ -110,7 +110,7 @@ pub(super) async fn remove(
 pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, WebError> {
     match deleted {
         DeleteOwner::Deleted(owner) => Ok(owner),
-        DeleteOwner::NotThere => Err(WebError::no_such_owner(name.as_str())),
+        DeleteOwner::NotFound => Err(WebError::no_such_owner(name.as_str())),
         DeleteOwner::InUse {
             applications,
             credentials,

@@ -173,7 +173,7 @@ async fn run_remove(
         DeleteOwner::Deleted(owner) => {
             return show(&owner, format, terminal).map(|()| ExitStatus::Success);
         }
-        DeleteOwner::NotThere => {
+        DeleteOwner::NotFound => {
             terminal.note(format_args!("error: there is no owner `{name}`"));
             terminal.note("`lockkeeper owners list` lists all owners.");
         }

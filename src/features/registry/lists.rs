@@ -214,11 +214,11 @@ async fn versions(
     name: RegistryName,
 ) -> Result<Response, ApiRefusal> {
     if !reader.scope.may_read(&name) {
-        return Err(ApiRefusal::NameNotThere(name));
+        return Err(ApiRefusal::NameNotFound(name));
     }
     let mut versions = api.registry().store().registry_versions(&name).await?;
     if versions.is_empty() {
-        return Err(ApiRefusal::NameNotThere(name));
+        return Err(ApiRefusal::NameNotFound(name));
     }
     versions.sort_by(|one, other| other.key.cmp(&one.key));
     let versions = versions.iter().map(VersionView::of_client).collect();
@@ -235,6 +235,6 @@ async fn version(
     } else {
         None
     };
-    let version = version.ok_or(ApiRefusal::NotThere(key))?;
+    let version = version.ok_or(ApiRefusal::NotFound(key))?;
     Ok(Json(VersionView::of_client(&version)).into_response())
 }

@@ -82,7 +82,7 @@ pub enum ChangeNamespace {
     /// No owner has this name.
     NoOwner,
     /// No namespace has this prefix.
-    NotThere,
+    NotFound,
 }
 
 /// Outcome of removing a namespace.
@@ -94,7 +94,7 @@ pub enum RemoveNamespace {
     /// The namespace stays, because this name below it has versions.
     InUse(RegistryName),
     /// No namespace has this prefix.
-    NotThere,
+    NotFound,
 }
 
 macro_rules! namespace_sql {
@@ -272,7 +272,7 @@ impl Store {
         let mut tx = self.begin().await?;
         log_hold_in_tx(&mut tx).await?;
         let Some(row) = of_prefix_in_tx(&mut tx, prefix).await? else {
-            return Ok(ChangeNamespace::NotThere);
+            return Ok(ChangeNamespace::NotFound);
         };
         let old = row.namespace()?;
         let name = owner.unwrap_or(&old.owner);
@@ -342,7 +342,7 @@ impl Store {
         let mut tx = self.begin().await?;
         log_hold_in_tx(&mut tx).await?;
         let Some(row) = of_prefix_in_tx(&mut tx, prefix).await? else {
-            return Ok(RemoveNamespace::NotThere);
+            return Ok(RemoveNamespace::NotFound);
         };
         // A slash follows in all names of the kind but the prefix itself, and `0` is the character after a slash.
         let name = on_tx!(&mut tx, db => sqlx::query_scalar::<_, String>(

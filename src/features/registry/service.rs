@@ -167,7 +167,7 @@ pub enum Deprecated {
     /// The version was deleted, for this reason.
     Tombstoned(VersionNotice),
     /// No record of the version was seen.
-    NotThere,
+    NotFound,
 }
 
 /// Outcome of a takedown.
@@ -179,7 +179,7 @@ pub enum TakenDown {
     /// The version was deleted before, for this reason.
     Before(VersionNotice),
     /// No record of the version was seen.
-    NotThere,
+    NotFound,
 }
 
 impl RegistryError {
@@ -390,7 +390,7 @@ impl Registry {
         cause: &Cause,
     ) -> Result<Deprecated, RegistryError> {
         let Some(version) = self.store.registry_version(key).await? else {
-            return Ok(Deprecated::NotThere);
+            return Ok(Deprecated::NotFound);
         };
         let change = self.notice_change(version, RecordChange::Deprecate(notice))?;
         match self.record(&change, cause).await? {
@@ -417,7 +417,7 @@ impl Registry {
         cause: &Cause,
     ) -> Result<TakenDown, RegistryError> {
         let Some(version) = self.store.registry_version(key).await? else {
-            return Ok(TakenDown::NotThere);
+            return Ok(TakenDown::NotFound);
         };
         let change = self.notice_change(version, RecordChange::Delete(kind, notice))?;
         let (registry, cause) = (self.clone(), cause.clone());

@@ -250,9 +250,9 @@ pub(super) enum ApiRefusal {
     /// The version was taken down.
     TakenDown(VersionNotice),
     /// The version is not in the registry, or the reader may not read it.
-    NotThere(VersionKey),
+    NotFound(VersionKey),
     /// The name is not in the registry, or the reader may not read it.
-    NameNotThere(RegistryName),
+    NameNotFound(RegistryName),
     /// The place at which a list is to go on is not valid.
     After,
     /// A field cannot be used.
@@ -590,14 +590,14 @@ impl RegistryUploads {
                 match self.registry.deprecate(&key, notice, &cause).await? {
                     Deprecated::New(_) | Deprecated::Before(_) => {}
                     Deprecated::Tombstoned(notice) => return Err(ApiRefusal::TakenDown(notice)),
-                    Deprecated::NotThere => return Err(ApiRefusal::NotThere(key)),
+                    Deprecated::NotFound => return Err(ApiRefusal::NotFound(key)),
                 }
             }
             VersionChange::TakeDown => {
                 let kind = body.takedown_kind()?;
                 match self.registry.take_down(&key, kind, notice, &cause).await? {
                     TakenDown::New(_) | TakenDown::Before(_) => {}
-                    TakenDown::NotThere => return Err(ApiRefusal::NotThere(key)),
+                    TakenDown::NotFound => return Err(ApiRefusal::NotFound(key)),
                 }
             }
         }
@@ -608,7 +608,7 @@ impl RegistryUploads {
     /// Returns the version as it is after a change.
     async fn version(&self, key: &VersionKey) -> Result<RegistryVersion, ApiRefusal> {
         let version = self.registry.version(key).await?;
-        version.ok_or_else(|| ApiRefusal::NotThere(key.clone()))
+        version.ok_or_else(|| ApiRefusal::NotFound(key.clone()))
     }
 
     /// Returns the token of a request, which is valid now.
@@ -1017,14 +1017,14 @@ impl ApiRefusal {
                 ),
                 "Use a new version.",
             ),
-            Self::NotThere(key) => not_read(
+            Self::NotFound(key) => not_read(
                 StatusCode::NOT_FOUND,
                 "Version not found",
                 "no_version",
                 &format!("There is no version `{}`.", shown_key(&key)),
                 "`lockkeeper registry show` lists the versions of a name.",
             ),
-            Self::NameNotThere(name) => not_read(
+            Self::NameNotFound(name) => not_read(
                 StatusCode::NOT_FOUND,
                 "Name not found",
                 "no_name",

@@ -281,7 +281,7 @@ async fn owners_are_added_listed_and_removed(db: &TestDb) {
     );
     assert_eq!(
         store.owner_delete(&name("net"), by()).await.unwrap(),
-        DeleteOwner::NotThere
+        DeleteOwner::NotFound
     );
     assert_eq!(store.owner_get(&name("net")).await.unwrap(), None);
 }
@@ -560,7 +560,7 @@ async fn a_changed_address_moves_the_claim(db: &TestDb) {
     let missing = application_change(store, gone, &to_url(DNS), (Rights::Whole, by()))
         .await
         .unwrap();
-    assert_eq!(missing, ApplicationSaved::NotThere(gone));
+    assert_eq!(missing, ApplicationSaved::NotFound(gone));
 }
 
 async fn a_change_to_anothers_repository_changes_nothing(db: &TestDb) {
@@ -599,7 +599,7 @@ async fn the_last_application_takes_the_claim_with_it(db: &TestDb) {
     );
     assert_eq!(
         application_remove(store, a.id, by()).await.unwrap(),
-        ApplicationRemoved::NotThere(a.id)
+        ApplicationRemoved::NotFound(a.id)
     );
     assert_eq!(shown(store).await, []);
     added(store, "dns", INFRA, "a").await;

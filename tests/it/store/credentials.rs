@@ -275,7 +275,7 @@ async fn a_credential_that_moves_takes_its_claim_along(db: &TestDb) {
     db.store().credential_remove(id, by()).await.unwrap();
     let refused = keys.change(id, to("labs"), (Rights::Whole, by())).await;
     assert!(
-        matches!(refused, Err(CredentialError::NotThere(_))),
+        matches!(refused, Err(CredentialError::NotFound(_))),
         "{refused:?}"
     );
 }

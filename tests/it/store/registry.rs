@@ -578,7 +578,7 @@ async fn a_namespace_belongs_to_one_owner(db: &TestDb) {
             ChangeNamespace::Changed(now) => {
                 format!("{} {} {}", now.prefix, now.owner, now.visibility)
             }
-            other @ (ChangeNamespace::NoOwner | ChangeNamespace::NotThere) => format!("{other:?}"),
+            other @ (ChangeNamespace::NoOwner | ChangeNamespace::NotFound) => format!("{other:?}"),
         }
     };
     let unknown = "nobody".parse().unwrap();
@@ -592,7 +592,7 @@ async fn a_namespace_belongs_to_one_owner(db: &TestDb) {
         ("module acme", Some(&dns), None, "module acme dns owner"),
         ("module acme", Some(&dns), None, "module acme dns owner"),
         ("module acme", Some(&unknown), None, "NoOwner"),
-        ("module ac", Some(&dns), None, "NotThere"),
+        ("module ac", Some(&dns), None, "NotFound"),
     ] {
         assert_eq!(change(text, owner, visibility).await, expected);
     }
@@ -621,7 +621,7 @@ async fn a_namespace_belongs_to_one_owner(db: &TestDb) {
     let in_use = RemoveNamespace::InUse(name("go example.com.eu/a"));
     assert_eq!(remove("go example.com.eu").await, in_use);
     assert_eq!(remove("module dns").await, RemoveNamespace::Removed(added));
-    assert_eq!(remove("module dns").await, RemoveNamespace::NotThere);
+    assert_eq!(remove("module dns").await, RemoveNamespace::NotFound);
     let stays = store.owner_delete(&dns, by()).await.unwrap();
     assert_eq!(
         stays,
@@ -1230,7 +1230,7 @@ async fn a_registry_publishes_deprecates_and_takes_down(db: &TestDb) {
             .deprecate(&foreign, notice("old"), by())
             .await
             .unwrap(),
-        Deprecated::NotThere
+        Deprecated::NotFound
     );
     let newer = RecordNotice {
         replacement: Some(key("go example.com/m v1.1.0")),
@@ -1263,7 +1263,7 @@ async fn a_registry_publishes_deprecates_and_takes_down(db: &TestDb) {
         .take_down(&foreign, kind, notice("no"), by())
         .await
         .unwrap();
-    assert_eq!(down, TakenDown::NotThere);
+    assert_eq!(down, TakenDown::NotFound);
     let down = registry
         .take_down(&go, kind, notice("court"), by())
         .await

@@ -157,7 +157,7 @@ impl NamespacesArgs {
                         return show(&namespace, format, terminal);
                     }
                     ChangeNamespace::NoOwner => no_owner(owner.as_ref()),
-                    ChangeNamespace::NotThere => no_namespace(&prefix),
+                    ChangeNamespace::NotFound => no_namespace(&prefix),
                 };
                 terminal.note(safe(&format!("error: {refusal}")));
                 Ok(ExitStatus::Failure)
@@ -182,7 +182,7 @@ impl NamespacesArgs {
                         "the namespace stays, because {} has versions, and published versions are kept for good",
                         name.as_str()
                     ),
-                    RemoveNamespace::NotThere => no_namespace(&prefix),
+                    RemoveNamespace::NotFound => no_namespace(&prefix),
                 };
                 terminal.note(safe(&format!("error: {refusal}")));
                 Ok(ExitStatus::Failure)

@@ -221,7 +221,7 @@ impl DeprecateArgs {
                 )));
                 Ok(ExitStatus::Failure)
             }
-            Deprecated::NotThere => Ok(not_there(&key, terminal)),
+            Deprecated::NotFound => Ok(not_there(&key, terminal)),
         }
     }
 }
@@ -254,7 +254,7 @@ impl TakedownArgs {
                 )));
                 Ok(ExitStatus::Failure)
             }
-            TakenDown::NotThere => Ok(not_there(&key, terminal)),
+            TakenDown::NotFound => Ok(not_there(&key, terminal)),
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) async fn answer_path(
 ) -> Result<Response, ServeRefusal> {
     let asked = match GoRequest::parse(path) {
         Ok(asked) => asked,
-        Err(InvalidGoRequest::NotThere) => {
+        Err(InvalidGoRequest::NotFound) => {
             return Err(ServeRefusal::not_found("no module has this path"));
         }
         Err(InvalidGoRequest::Escape(why)) => {

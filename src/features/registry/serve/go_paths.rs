@@ -60,7 +60,7 @@ pub(super) enum SumdbRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum InvalidGoRequest {
     /// No module has this path, and no file of the protocol has this name.
-    NotThere,
+    NotFound,
     /// The version of a module is not canonical, with a clause about it.
     Version(GoPath, String),
     /// The path is not escaped as the protocol demands.
@@ -74,7 +74,7 @@ impl From<InvalidEscape> for InvalidGoRequest {
                 Self::Escape(error.to_string())
             }
             // A wrong version comes with the path of its module.
-            InvalidEscape::Path(_) | InvalidEscape::Version => Self::NotThere,
+            InvalidEscape::Path(_) | InvalidEscape::Version => Self::NotFound,
         }
     }
 }
@@ -89,7 +89,7 @@ impl GoRequest {
     /// Reads a path below `/registry/go/`, as the client has sent it.
     pub fn parse(path: &str) -> Result<Self, InvalidGoRequest> {
         if path.len() > MAX_PATH {
-            return Err(InvalidGoRequest::NotThere);
+            return Err(InvalidGoRequest::NotFound);
         }
         let path = percent_decode_str(path).decode_utf8();
         let path =
@@ -99,23 +99,23 @@ impl GoRequest {
             return Ok(Self::Index);
         }
         if let Some(rest) = path.strip_prefix("sumdb/") {
-            let (name, rest) = rest.split_once('/').ok_or(InvalidGoRequest::NotThere)?;
+            let (name, rest) = rest.split_once('/').ok_or(InvalidGoRequest::NotFound)?;
             return Ok(Self::Sumdb(name.to_owned(), SumdbRequest::parse(rest)?));
         }
-        let (module, file) = path.split_once("/@").ok_or(InvalidGoRequest::NotThere)?;
+        let (module, file) = path.split_once("/@").ok_or(InvalidGoRequest::NotFound)?;
         let module = unescape_path(module)?;
         match file {
             "latest" => Ok(Self::Latest(module)),
             "v/list" => Ok(Self::List(module)),
             _ => {
-                let file = file.strip_prefix("v/").ok_or(InvalidGoRequest::NotThere)?;
+                let file = file.strip_prefix("v/").ok_or(InvalidGoRequest::NotFound)?;
                 let (version, extension) =
-                    file.rsplit_once('.').ok_or(InvalidGoRequest::NotThere)?;
+                    file.rsplit_once('.').ok_or(InvalidGoRequest::NotFound)?;
                 let file = match extension {
                     "info" => GoFile::Info,
                     "mod" => GoFile::Mod,
                     "zip" => GoFile::Zip,
-                    _ => return Err(InvalidGoRequest::NotThere),
+                    _ => return Err(InvalidGoRequest::NotFound),
                 };
                 Ok(Self::Version(key(module, version)?, file))
             }
@@ -132,7 +132,7 @@ impl SumdbRequest {
             return Ok(Self::Latest);
         }
         if let Some(record) = path.strip_prefix("lookup/") {
-            let (module, version) = record.rsplit_once('@').ok_or(InvalidGoRequest::NotThere)?;
+            let (module, version) = record.rsplit_once('@').ok_or(InvalidGoRequest::NotFound)?;
             return Ok(Self::Lookup(key(unescape_path(module)?, version)?));
         }
         // Tiles with texts of records would show names to everyone.
@@ -140,7 +140,7 @@ impl SumdbRequest {
             tile.height() == TILE_HEIGHT && matches!(tile.level(), TileLevel::Hashes(_))
         };
         let tile: Option<Tile> = path.parse().ok().filter(is_served);
-        tile.map(Self::Tile).ok_or(InvalidGoRequest::NotThere)
+        tile.map(Self::Tile).ok_or(InvalidGoRequest::NotFound)
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(
                 GoRequest::parse(path),
-                Err(InvalidGoRequest::NotThere),
+                Err(InvalidGoRequest::NotFound),
                 "{path}"
             );
         }

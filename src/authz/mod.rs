@@ -20,7 +20,7 @@ mod writers;
 use tracing::warn;
 
 pub use owners::{OutsideScope, within};
-pub use resource::{AskedCommand, Reserved, ReservedAction, Resource};
+pub use resource::{PullCommand, Reserved, ReservedAction, Resource};
 pub use teams::is_member;
 pub use web::{by_web, offers as web_offers};
 
@@ -155,7 +155,7 @@ fn denied(
 pub async fn check_fork(
     ctx: &Ctx,
     who: &Identity,
-    asked: AskedCommand<'_>,
+    asked: PullCommand<'_>,
 ) -> Result<Decision, AuthzError> {
     if has_rules(ctx) {
         return Ok(Decision::Granted);

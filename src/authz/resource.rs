@@ -7,9 +7,9 @@ use crate::model::{
     RepoUrl,
 };
 
-/// A command on a pull request that the forge was asked about.
+/// A command on a pull request that was read from the forge.
 #[derive(Clone, Copy, Debug)]
-pub struct AskedCommand<'a> {
+pub struct PullCommand<'a> {
     pub pull: &'a Pull,
     /// Arguments of the command ([`crate::command::Command::comment_args`]).
     pub args: &'a [String],
@@ -51,7 +51,7 @@ impl fmt::Display for Reserved<'_> {
 /// Target of an action that needs a permission.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
-    Pull(AskedCommand<'a>),
+    Pull(PullCommand<'a>),
     /// A command on a pull request, decided without asking the forge about the pull request.
     Unseen {
         pull: &'a PullRef,
@@ -59,7 +59,7 @@ pub enum Resource<'a> {
         args: &'a [String],
     },
     /// One project of a pull request.
-    Project(AskedCommand<'a>, &'a ProjectKey),
+    Project(PullCommand<'a>, &'a ProjectKey),
     /// A lock, from outside of the pull request that holds it.
     Lock(&'a Lock),
     /// Applies of a repository, or of a directory in it.

@@ -1,7 +1,7 @@
 //! Checks that the author of a command may give it (reference 1.8).
 
 use super::{CommandCx, CommandSpec};
-use crate::authz::{self, AskedCommand, Decision, Denial, Resource};
+use crate::authz::{self, Decision, Denial, PullCommand, Resource};
 use crate::command::Command;
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
@@ -22,7 +22,7 @@ pub(super) async fn check(
     spec: &CommandSpec,
 ) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    let asked = AskedCommand { pull, args: &args };
+    let asked = PullCommand { pull, args: &args };
     let mut is_unasked = false;
     let decision = match decide(ctx, row, spec, &Resource::Pull(asked)).await? {
         Decision::Granted if is_of_fork_unasked(row, pull, spec) => {
@@ -138,7 +138,7 @@ pub(super) async fn check_project(
         .map(|spec| args_of(&spec))
         .unwrap_or_default();
     let on = Resource::Project(
-        AskedCommand {
+        PullCommand {
             pull: cx.pull,
             args: &args,
         },

@@ -3,14 +3,14 @@
 //! - *In one process*, the first request begins a fill, and all others find it.
 //! - *Peers first*: the logs of other deployments are read, each under a lease of its own (`peers/pull.rs`).
 //! - *Between replicas*, a lease decides who asks a host. Who does not get it looks now and then for the version, or for a
-//!   failure, and keeps no place meanwhile.
-//! - *In the queue*, a fill takes the first free place of any token that wants its version, and looks now and then for the
+//!   failure, and keeps no permit meanwhile.
+//! - *In the queue*, a fill takes the first free permit of any token that wants its version, and looks now and then for the
 //!   version. So the token that came first does not decide how long others wait.
 //! - *Under the lease*, the version and the last failure are read again, so that nothing that has just ended begins again.
 //!
 //! A fill goes on when its client leaves. It ends with the server, and the next request begins it again.
 //!
-//! No token takes all places: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
+//! No token takes all permits: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
 //! its requests that wait. No token fills the quota of everything from elsewhere either: the bytes that its fills have stored in
 //! an hour have a limit, which is checked again before a fill leaves the queue.
 
@@ -143,7 +143,7 @@ struct MissesInner {
     parts: FillParts,
     begun: Mutex<HashMap<VersionKey, BegunFill>>,
     lists: VersionLists,
-    places: Semaphore,
+    permits: Semaphore,
     waiting: Semaphore,
     uses: Mutex<HashMap<TokenId, TokenUse>>,
     /// Names about which peers were asked, and when.
@@ -164,7 +164,7 @@ struct TokenUse {
     /// Places of requests that wait.
     waiting: Arc<Semaphore>,
     /// Places of the token.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl TokenUse {
@@ -177,7 +177,7 @@ impl TokenUse {
             begun: 0,
             begun_lists: 0,
             waiting: Arc::new(Semaphore::new(limits.waiting_of_token)),
-            places: Arc::new(Semaphore::new(limits.at_once_of_token)),
+            permits: Arc::new(Semaphore::new(limits.at_once_of_token)),
         }
     }
 
@@ -208,29 +208,29 @@ impl TokenUse {
 /// A fill that goes on.
 struct BegunFill {
     end: watch::Receiver<Option<FillEnd>>,
-    /// Tokens that have lent their places to the fill.
-    lenders: HashSet<TokenId>,
-    lent: mpsc::UnboundedSender<Arc<Semaphore>>,
+    /// Tokens whose permits the fill can take.
+    tokens: HashSet<TokenId>,
+    added: mpsc::UnboundedSender<Arc<Semaphore>>,
 }
 
-/// Places of the tokens that want a version.
-struct LentPlaces {
+/// Permits of the tokens that want a version.
+struct FillPermits {
     of_tokens: Vec<Arc<Semaphore>>,
     more: mpsc::UnboundedReceiver<Arc<Semaphore>>,
 }
 
-impl LentPlaces {
-    /// Takes the first place that is free.
+impl FillPermits {
+    /// Takes the first permit that is free.
     async fn acquire(&mut self) -> Option<OwnedSemaphorePermit> {
         let waits = self.of_tokens.iter();
-        let waits = waits.map(|places| Arc::clone(places).acquire_owned());
+        let waits = waits.map(|permits| Arc::clone(permits).acquire_owned());
         let mut waits: FuturesUnordered<_> = waits.collect();
         loop {
             tokio::select! {
-                Some(place) = waits.next() => return place.ok(),
-                Some(places) = self.more.recv() => {
-                    waits.push(Arc::clone(&places).acquire_owned());
-                    self.of_tokens.push(places);
+                Some(permit) = waits.next() => return permit.ok(),
+                Some(permits) = self.more.recv() => {
+                    waits.push(Arc::clone(&permits).acquire_owned());
+                    self.of_tokens.push(permits);
                 }
                 else => return None,
             }
@@ -248,8 +248,8 @@ struct Fill {
     requested_by: String,
 }
 
-/// Places that may have versions of a name.
-struct Askable {
+/// Sources that may have versions of a name.
+struct MissSources {
     /// True if clients wait for the answer.
     is_waiting: bool,
     peers: bool,
@@ -267,7 +267,7 @@ impl Misses {
             parts,
             begun: Mutex::default(),
             lists: VersionLists::new(),
-            places: Semaphore::new(limits.at_once),
+            permits: Semaphore::new(limits.at_once),
             waiting: Semaphore::new(limits.waiting),
             uses: Mutex::default(),
             asked: Mutex::new(RecentMap::new(ASKED_BYTES)),
@@ -283,22 +283,27 @@ impl Misses {
         (rule.action == OnMiss::Refuse).then(|| rule.to_string())
     }
 
-    /// Returns the places that may have versions of a name. `None`: there is none, or a rule forbids to ask.
-    fn askable(&self, token: &Token, name: &RegistryName, facts: MissFacts<'_>) -> Option<Askable> {
+    /// Returns the sources to ask for versions of a name. `None`: there is none, or a rule forbids to ask.
+    fn sources_of(
+        &self,
+        token: &Token,
+        name: &RegistryName,
+        facts: MissFacts<'_>,
+    ) -> Option<MissSources> {
         let is_waiting = match decide(name, facts, &self.0.parts.rules).action {
             OnMiss::Background => false,
             OnMiss::Wait => true,
             OnMiss::Never | OnMiss::Refuse => return None,
         };
         let hosts = self.0.parts.hosts.as_ref();
-        let askable = Askable {
+        let sources = MissSources {
             is_waiting,
             peers: facts.is_of_peers,
             // R6: the transaction that adds a version decides about this again.
             hosts: facts.namespace.is_none() && hosts.is_some_and(|hosts| hosts.covers(name)),
         };
-        let may_ask = (askable.peers || askable.hosts) && token.allows(TokenAction::Read, name);
-        may_ask.then_some(askable)
+        let may_ask = (sources.peers || sources.hosts) && token.allows(TokenAction::Read, name);
+        may_ask.then_some(sources)
     }
 
     /// Answers a request of a token for a version that is not in the registry, and begins a fill if the rules permit it.
@@ -308,13 +313,13 @@ impl Misses {
         key: &VersionKey,
         facts: MissFacts<'_>,
     ) -> Result<MissAnswer, RegistryError> {
-        let Some(askable) = self.askable(token, &key.name(), facts) else {
+        let Some(sources) = self.sources_of(token, &key.name(), facts) else {
             return Ok(MissAnswer::NotHere);
         };
         let fill = Fill {
             key: key.clone(),
-            asks_peers: askable.peers,
-            asks_hosts: askable.hosts,
+            asks_peers: sources.peers,
+            asks_hosts: sources.hosts,
             token: token.id,
             requested_by: format!("token {} ({})", token.id, token.label),
         };
@@ -326,10 +331,10 @@ impl Misses {
                 Err(limit) => return Ok(MissAnswer::Limited(limit)),
             },
         };
-        let (Some(mut end), true) = (begun, askable.is_waiting) else {
+        let (Some(mut end), true) = (begun, sources.is_waiting) else {
             return Ok(MissAnswer::NotHere);
         };
-        let Some(_places) = self.0.wait(token.id) else {
+        let Some(_permits) = self.0.wait(token.id) else {
             return Ok(MissAnswer::NotHere);
         };
         let ended = timeout(self.0.parts.limits.wait, end.wait_for(Option::is_some)).await;
@@ -348,15 +353,15 @@ impl Misses {
         is_here: bool,
         facts: MissFacts<'_>,
     ) -> bool {
-        let askable = self.askable(token, name, facts);
-        if !askable.is_some_and(|askable| askable.peers && askable.is_waiting) {
+        let sources = self.sources_of(token, name, facts);
+        if !sources.is_some_and(|sources| sources.peers && sources.is_waiting) {
             return false;
         }
         let asked = lock(&self.0.asked).get(name);
         if asked.is_some_and(|at| at.elapsed() < ASKED_TIME) {
             return false;
         }
-        let Some(_places) = self.0.wait(token.id) else {
+        let Some(_permits) = self.0.wait(token.id) else {
             return false;
         };
         let limits = self.0.parts.limits;
@@ -392,8 +397,8 @@ impl Misses {
         facts: MissFacts<'_>,
     ) -> ListedVersions {
         let name = RegistryName::Go(path.clone());
-        let askable = self.askable(token, &name, facts);
-        let askable = askable.filter(|askable| askable.hosts && (askable.is_waiting || is_here))?;
+        let sources = self.sources_of(token, &name, facts);
+        let sources = sources.filter(|sources| sources.hosts && (sources.is_waiting || is_here))?;
         let before = match self.0.lists.kept(path) {
             KeptList::New(versions) => return versions,
             KeptList::Old(versions) => versions,
@@ -402,13 +407,13 @@ impl Misses {
             return before;
         };
         let limits = self.0.parts.limits;
-        let wait = if is_here || before.is_some() || !askable.is_waiting {
+        let wait = if is_here || before.is_some() || !sources.is_waiting {
             limits.list_wait
         } else {
             limits.wait
         };
         let left = wait.saturating_sub(running.begun.elapsed());
-        let Some(_places) = self.0.wait(token.id) else {
+        let Some(_permits) = self.0.wait(token.id) else {
             return before;
         };
         let ended = timeout(left, running.end.wait_for(Option::is_some)).await;
@@ -429,9 +434,9 @@ impl Misses {
         let (limits, token) = (self.0.parts.limits, fill.token);
         let mut begun = lock(&self.0.begun);
         if let Some(fill) = begun.get_mut(&fill.key) {
-            return Ok(self.0.lend(token, fill));
+            return Ok(self.0.add_token(token, fill));
         }
-        let places = if begun.len() >= limits.begun {
+        let permits = if begun.len() >= limits.begun {
             Err(FillLimit::Begun)
         } else {
             self.0.with_use(token, |used| {
@@ -440,21 +445,21 @@ impl Misses {
                 }
                 used.fills += 1;
                 used.begun += 1;
-                Ok(Arc::clone(&used.places))
+                Ok(Arc::clone(&used.permits))
             })
         };
-        let places = places.inspect_err(|limit| self.0.count(limit.outcome()))?;
+        let permits = permits.inspect_err(|limit| self.0.count(limit.outcome()))?;
         let (told, end) = watch::channel(None);
-        let (lent, more) = mpsc::unbounded_channel();
+        let (added, more) = mpsc::unbounded_channel();
         let entry = BegunFill {
             end: end.clone(),
-            lenders: HashSet::from([token]),
-            lent,
+            tokens: HashSet::from([token]),
+            added,
         };
         begun.insert(fill.key.clone(), entry);
         drop(begun);
-        let mut places = LentPlaces {
-            of_tokens: vec![places],
+        let mut permits = FillPermits {
+            of_tokens: vec![permits],
             more,
         };
         let inner = Arc::clone(&self.0);
@@ -466,7 +471,7 @@ impl Misses {
             };
             let filled = tokio::select! {
                 () = inner.parts.closing.cancelled() => false,
-                filled = inner.fill(&fill, &mut places) => filled,
+                filled = inner.fill(&fill, &mut permits) => filled,
             };
             drop(entry);
             let end = if filled {
@@ -609,22 +614,22 @@ impl MissesInner {
         self.parts.metrics.count(Metric::RegistryFills, &[outcome]);
     }
 
-    /// Finds a fill that goes on, and lends it the places of a token that wants its version too.
+    /// Finds a fill that goes on, and adds the permits of a token that wants its version too.
     fn join(&self, token: TokenId, key: &VersionKey) -> Option<watch::Receiver<Option<FillEnd>>> {
         let mut begun = lock(&self.begun);
-        begun.get_mut(key).map(|fill| self.lend(token, fill))
+        begun.get_mut(key).map(|fill| self.add_token(token, fill))
     }
 
-    fn lend(&self, token: TokenId, fill: &mut BegunFill) -> watch::Receiver<Option<FillEnd>> {
-        if fill.lenders.insert(token) {
-            let places = self.with_use(token, |used| Arc::clone(&used.places));
+    fn add_token(&self, token: TokenId, fill: &mut BegunFill) -> watch::Receiver<Option<FillEnd>> {
+        if fill.tokens.insert(token) {
+            let permits = self.with_use(token, |used| Arc::clone(&used.permits));
             // A fill that has ended needs none.
-            fill.lent.send(places).ok();
+            fill.added.send(permits).ok();
         }
         fill.end.clone()
     }
 
-    /// Takes the places of a request that waits. `None`: too many wait.
+    /// Takes the permits of a waiting request. `None`: too many wait.
     fn wait(&self, token: TokenId) -> Option<(SemaphorePermit<'_>, OwnedSemaphorePermit)> {
         let of_all = self.waiting.try_acquire().ok()?;
         let of_token = self.with_use(token, |used| Arc::clone(&used.waiting));
@@ -645,8 +650,8 @@ impl MissesInner {
     }
 
     /// Fetches a version, or waits for another replica to do so. Returns true if the version is there afterwards.
-    async fn fill(&self, fill: &Fill, places: &mut LentPlaces) -> bool {
-        match Box::pin(self.fill_or_wait(fill, places)).await {
+    async fn fill(&self, fill: &Fill, permits: &mut FillPermits) -> bool {
+        match Box::pin(self.fill_or_wait(fill, permits)).await {
             Ok(filled) => filled,
             Err(error) => {
                 self.count("internal");
@@ -660,7 +665,7 @@ impl MissesInner {
     async fn fill_or_wait(
         &self,
         fill: &Fill,
-        places: &mut LentPlaces,
+        permits: &mut FillPermits,
     ) -> Result<bool, RegistryError> {
         let (key, parts) = (&fill.key, &self.parts);
         let mut all_were_asked = true;
@@ -692,8 +697,8 @@ impl MissesInner {
             }
             {
                 let mut queue = pin!(async {
-                    let of_token = places.acquire().await?;
-                    Some((of_token, self.places.acquire().await.ok()?))
+                    let of_token = permits.acquire().await?;
+                    Some((of_token, self.permits.acquire().await.ok()?))
                 });
                 // A pull, or another replica, can bring the version meanwhile.
                 let taken = loop {
@@ -706,7 +711,7 @@ impl MissesInner {
                         },
                     }
                 };
-                let Some(_places) = taken else {
+                let Some(_permits) = taken else {
                     return Ok(false);
                 };
                 // Other fills of the token may have ended while this one was in the queue.

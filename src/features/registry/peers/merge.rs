@@ -309,9 +309,9 @@ impl OwnedNames {
     }
 }
 
-/// Limits that hold for all makers.
+/// Limit of the takedowns of each maker.
 #[derive(Clone, Copy)]
-struct Brake {
+struct TakedownBrake {
     /// Maximum number of takedowns of a deployment in [`BRAKE_PERIOD`].
     takedowns: u64,
     now: DateTime<Utc>,
@@ -446,7 +446,7 @@ impl<'a> CountedMaker<'a> {
     }
 
     /// Counts a takedown. Returns false, and brakes the maker, if it is one too many.
-    fn take_down(&mut self, brake: Brake) -> bool {
+    fn take_down(&mut self, brake: TakedownBrake) -> bool {
         if self.takedowns == 0 {
             self.since = brake.now;
         }
@@ -521,7 +521,7 @@ struct RecordCounter<'a> {
     claimed: &'a OwnedNames,
     known: &'a BTreeMap<VersionKey, KnownVersion>,
     fetched: FetchedVersions<'a>,
-    brake: Brake,
+    brake: TakedownBrake,
     /// Versions that the page adds as new ones, gives content, or takes away.
     new: BTreeSet<VersionKey>,
     filled: BTreeSet<VersionKey>,
@@ -536,7 +536,7 @@ impl<'a> RecordCounter<'a> {
         claimed: &'a OwnedNames,
         known: &'a BTreeMap<VersionKey, KnownVersion>,
         fetched: FetchedVersions<'a>,
-        brake: Brake,
+        brake: TakedownBrake,
     ) -> Self {
         let counted = peers.iter().filter(|peer| {
             let verified = makers.maker(&peer.name);
@@ -721,7 +721,7 @@ impl Store {
         let items = diff.page.items.iter();
         let sent: Vec<&Record> = items.filter_map(|item| item.record.as_ref()).collect();
         let versions = versions_in_tx(&mut tx, &sent).await?;
-        let brake = Brake {
+        let brake = TakedownBrake {
             takedowns: settings.takedown_brake,
             now,
         };
@@ -766,7 +766,7 @@ impl Store {
         let claimed = OwnedNames::read_in_tx(&mut tx).await?;
         let versions = versions_in_tx(&mut tx, &[record]).await?;
         let known = known_of(&versions);
-        let brake = Brake {
+        let brake = TakedownBrake {
             takedowns: settings.takedown_brake,
             now: kept_time(self.now()),
         };

@@ -19,7 +19,7 @@ use crate::features::registry::{
 };
 use crate::features::{applications, locks, planning};
 use crate::http;
-use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, WebAuth, WebParts, WebState};
+use crate::kit::web::{Authority, Cancel, Cancelling, HandOverLocks, WebAuth, WebParts, WebState};
 use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
@@ -63,7 +63,7 @@ pub(super) async fn routers(
         passwords: Arc::new(WebPasswords::new(ctx.store.clone())),
         trusted_proxies: config.web.trusted_proxies.clone(),
         executable: ctx.settings.comments.executable().to_owned(),
-        giving: Arc::new(GiveLock(Arc::clone(ctx))),
+        hand_over: Arc::new(WebHandOver(Arc::clone(ctx))),
         cancel: Arc::new(WebCancel(Arc::clone(ctx))),
         credentials: ctx.credentials.clone(),
         authority: Arc::new(WebPermissions(Arc::clone(ctx))),
@@ -221,12 +221,12 @@ pub fn tell_use(config: &ServerConfig) {
 }
 
 /// Hands locks over from pull requests, and notifies them.
-struct GiveLock(Arc<ServerCtx>);
+struct WebHandOver(Arc<ServerCtx>);
 
 #[async_trait]
-impl GiveLocks for GiveLock {
-    async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
-        locks::give_lock(&self.0, giving).await
+impl HandOverLocks for WebHandOver {
+    async fn hand_over(&self, request: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
+        locks::hand_over_on_server(&self.0, request).await
     }
 }
 

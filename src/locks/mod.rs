@@ -23,7 +23,7 @@
 
 mod audit;
 mod audit_files;
-mod give;
+mod hand_over;
 mod idle;
 mod lines;
 mod sealer;
@@ -34,7 +34,7 @@ pub use audit::{
     verify, verify_on,
 };
 pub use audit_files::{AuditFiles, reseal_audit_keys};
-pub use give::{HandOver, HandOverOutcome, HandedOver, KeptReason, give};
+pub use hand_over::{HandOver, HandOverOutcome, HandedOver, KeptReason, hand_over};
 pub use idle::{Limit, limit, renew_interval};
 pub use sealer::{prune_log, seal_log};
 pub use take::{LockRequest, NotQueued, QueuedPlan, TakeAll, TakeOutcome, ask_list, take_all};

@@ -30,7 +30,7 @@ pub(super) fn read_reason(text: &str) -> Result<Option<Reason>, WebError> {
 }
 
 /// Takes a lock from its pull if the user may. `asked` is the requested name of the lock.
-pub(super) async fn give_lock(
+pub(super) async fn hand_over_lock(
     web: &WebState,
     id: LockId,
     asked: &str,
@@ -51,7 +51,7 @@ pub(super) async fn give_lock(
     };
     web.permit(who, action(&giving), &Resource::Lock(&lock))
         .await?;
-    match web.giving.give(&giving).await? {
+    match web.hand_over.hand_over(&giving).await? {
         HandOverOutcome::Done(given) => Ok(*given),
         HandOverOutcome::NotHeld => Err(no_such_lock(asked)),
         HandOverOutcome::Refused(lock, why) => {

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use super::actions::{LockAction, give_lock, read_reason, the_lock};
+use super::actions::{LockAction, hand_over_lock, read_reason, the_lock};
 use super::view::{LockDetails, LockFactsJson, LockJson};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::{JsonBody, Segment};
@@ -86,7 +86,7 @@ pub(super) async fn change(
         force: wanted.force,
         reason,
     };
-    let given = give_lock(&web, lock.id, asked, &who.by_script(), action).await?;
+    let given = hand_over_lock(&web, lock.id, asked, &who.by_script(), action).await?;
     Ok(Json(Done::from(&given)))
 }
 

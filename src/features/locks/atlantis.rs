@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use super::actions::{LockAction, give_lock, read_reason, the_lock};
+use super::actions::{LockAction, hand_over_lock, read_reason, the_lock};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::LenientQuery;
 use crate::kit::web::reach::VisibleScope;
@@ -117,6 +117,6 @@ pub(super) async fn discard(
         force: true,
         reason: read_reason(BY_A_SCRIPT)?,
     };
-    give_lock(&web, lock.id, &asked, &who.by_script(), action).await?;
+    hand_over_lock(&web, lock.id, &asked, &who.by_script(), action).await?;
     Ok("The lock was released, and its plans were discarded.\n")
 }

@@ -8,7 +8,7 @@ mod show;
 use anyhow::{Context as _, bail};
 
 use super::view::{LockDetails, LockFactsJson, LockJson};
-use super::{KeptLockReason, explain, give};
+use super::{KeptLockReason, explain, hand_over};
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, SubcommandArgs, Terminal, actor, block_on, reason,
@@ -248,14 +248,14 @@ async fn release(
         actor: actor(),
         remote: None,
     };
-    let gave = give(
+    let outcome = hand_over(
         store,
         &giving,
         CommandId::next(&RandomIds),
         SystemClock.now(),
     )
     .await;
-    match gave.context("the lock could not be released")? {
+    match outcome.context("the lock could not be released")? {
         HandOverOutcome::Done(given) => {
             terminal.line(show::done(&giving, &given))?;
             terminal.note("The server posts a comment on the pull requests: now if it runs, otherwise when it starts.");

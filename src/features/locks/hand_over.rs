@@ -1,4 +1,4 @@
-//! Takes locks from pull requests on request of people, by page, API and command line. [`locks::give`] has the rule;
+//! Takes locks from pull requests on request of people, by page, API and command line. [`locks::hand_over()`] has the rule;
 //! this module notifies both pull requests and explains refusals to the person.
 //!
 //! A job notifies the pull request that loses the lock. So the command line, which does not know the settings of the
@@ -17,17 +17,17 @@ use crate::render::{LockLossKind, LostLock};
 use crate::store::{NewJob, Store};
 
 /// Takes a lock from its pull request, and queues a job that notifies it; `notice` identifies the notice.
-pub async fn give(
+pub async fn hand_over(
     store: &Store,
     giving: &HandOver,
     notice: CommandId,
     now: DateTime<Utc>,
 ) -> Result<HandOverOutcome, sqlx::Error> {
-    let gave = locks::give(store, giving, |given| {
-        vec![told(giving, given, notice, now)]
+    let outcome = locks::hand_over(store, giving, |given| {
+        vec![loss_notice(giving, given, notice, now)]
     })
     .await?;
-    if let HandOverOutcome::Done(given) = &gave {
+    if let HandOverOutcome::Done(given) = &outcome {
         let (who, reason) = (
             &giving.actor.login,
             giving.reason.as_ref().map(Reason::as_str),
@@ -39,10 +39,15 @@ pub async fn give(
         );
         warn!(who, %lock, %pull, to, force = giving.force, reason, "A lock was taken from its pull request");
     }
-    Ok(gave)
+    Ok(outcome)
 }
 
-fn told(giving: &HandOver, given: &HandedOver, notice: CommandId, now: DateTime<Utc>) -> NewJob {
+fn loss_notice(
+    giving: &HandOver,
+    given: &HandedOver,
+    notice: CommandId,
+    now: DateTime<Utc>,
+) -> NewJob {
     let how = match (giving.to, giving.force) {
         (Some(_), _) => LockLossKind::HandedOver,
         (None, true) => LockLossKind::TakenAway,
@@ -119,11 +124,11 @@ pub fn explain(lock: &Lock, why: KeptReason, executable: &str) -> KeptLockReason
 }
 
 /// Field to change, situation, and ways out.
-type Said = (Option<&'static str>, String, String);
+type ReasonText = (Option<&'static str>, String, String);
 
 const BY_FORCE: &str = "use force with a reason";
 
-fn reason_wanted(lock: &Lock) -> Said {
+fn reason_wanted(lock: &Lock) -> ReasonText {
     let holder = lock.called();
     (
         Some("reason"),
@@ -134,7 +139,7 @@ fn reason_wanted(lock: &Lock) -> Said {
     )
 }
 
-fn apply_running(lock: &Lock, executable: &str) -> Said {
+fn apply_running(lock: &Lock, executable: &str) -> ReasonText {
     let holder = lock.called();
     let cancel = if lock.pull.subject.is_application() {
         format!("cancel it on the page of {holder}")
@@ -151,7 +156,7 @@ fn apply_running(lock: &Lock, executable: &str) -> Said {
     )
 }
 
-fn plan_running(lock: &Lock) -> Said {
+fn plan_running(lock: &Lock) -> ReasonText {
     (
         Some("force"),
         format!("A plan of {} is running under this lock.", lock.called()),
@@ -159,7 +164,7 @@ fn plan_running(lock: &Lock) -> Said {
     )
 }
 
-fn apply_waiting(lock: &Lock) -> Said {
+fn apply_waiting(lock: &Lock) -> ReasonText {
     (
         Some("force"),
         format!(
@@ -172,7 +177,7 @@ fn apply_waiting(lock: &Lock) -> Said {
     )
 }
 
-fn applied(lock: &Lock) -> Said {
+fn applied(lock: &Lock) -> ReasonText {
     (
         Some("force"),
         format!(
@@ -184,7 +189,7 @@ fn applied(lock: &Lock) -> Said {
     )
 }
 
-fn not_queued(to: Subject, executable: &str) -> Said {
+fn not_queued(to: Subject, executable: &str) -> ReasonText {
     (
         Some("pull"),
         format!("Pull request #{to} is not queued for this lock."),
@@ -194,7 +199,7 @@ fn not_queued(to: Subject, executable: &str) -> Said {
     )
 }
 
-fn circle(to: Subject) -> Said {
+fn circle(to: Subject) -> ReasonText {
     (
         Some("pull"),
         format!(

@@ -20,19 +20,19 @@ mod cli;
 mod dashboard;
 mod errors;
 mod expiry;
-mod give;
 mod hand_over;
 mod notify_loss;
+mod on_server;
 mod page;
 mod view;
 
 use std::sync::Arc;
 
-pub use give::give_lock;
-pub(crate) use give::loss;
-pub use hand_over::{KeptLockReason, give};
+pub use hand_over::{KeptLockReason, hand_over};
 pub(crate) use hand_over::{action, code, explain};
 pub use notify_loss::NotifyLockLoss;
+pub use on_server::hand_over_on_server;
+pub(crate) use on_server::loss;
 pub(crate) use view::LockJson;
 
 use super::Feature;

@@ -9,7 +9,7 @@ use lockkeeper_accounts::refs::ChangeNumber;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::actions::{LockAction, LockLookup, find_seen_lock, give_lock, read_reason};
+use super::actions::{LockAction, LockLookup, find_seen_lock, hand_over_lock, read_reason};
 use super::dashboard::{LockLine, Notice};
 use super::errors::no_such_lock;
 use super::explain;
@@ -253,7 +253,7 @@ pub(super) async fn change(
         (None, true) => Notice::TakenAway,
         (None, false) => Notice::Released,
     };
-    give_lock(&web, id, &asked, &form.who.at_page(), action).await?;
+    hand_over_lock(&web, id, &asked, &form.who.at_page(), action).await?;
     Ok(back(&web, notice))
 }
 

@@ -41,7 +41,7 @@ pub(crate) use routes::Routes;
 pub use routes::{Route, RouteAccess};
 pub use sign_in_limiter::{FAILURE_BURST, FAILURE_REFILL, FREE_FAILURES, LONGEST_WAIT};
 pub use state::{
-    AccountPasswords, Authority, Cancel, Cancelling, GiveLocks, PasswordMark, PasswordVerdict,
+    AccountPasswords, Authority, Cancel, Cancelling, HandOverLocks, PasswordMark, PasswordVerdict,
     WebParts, WebState,
 };
 pub(crate) use text::shown;

@@ -34,9 +34,9 @@ const VIEWERS: usize = 256;
 
 /// Hands locks over on behalf of a permitted user, and notifies the pull requests.
 #[async_trait]
-pub trait GiveLocks: Send + Sync + 'static {
+pub trait HandOverLocks: Send + Sync + 'static {
     /// Carries out the request, or returns why not.
-    async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error>;
+    async fn hand_over(&self, request: &HandOver) -> Result<HandOverOutcome, sqlx::Error>;
 }
 
 /// Result of a request to cancel a command.
@@ -151,7 +151,7 @@ pub struct WebState {
     /// Word that starts commands in comments, for hints.
     pub executable: String,
     /// Hands locks over on request.
-    pub giving: Arc<dyn GiveLocks>,
+    pub hand_over: Arc<dyn HandOverLocks>,
     /// Cancels commands on request.
     pub cancel: Arc<dyn Cancel>,
     /// Credentials that owners stored for their repositories.

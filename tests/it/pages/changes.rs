@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
-use lockkeeper::kit::web::GiveLocks;
+use lockkeeper::kit::web::HandOverLocks;
 use lockkeeper::locks::{HandOver, HandOverOutcome};
 
 use super::fixture::{Browser, OPS, World, form, project, pull};
@@ -291,8 +291,8 @@ async fn a_lock_is_not_given_back_by_its_classic_name() {
 struct Panics;
 
 #[async_trait]
-impl GiveLocks for Panics {
-    async fn give(&self, _: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
+impl HandOverLocks for Panics {
+    async fn hand_over(&self, _: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
         panic!("the secret is hunter2");
     }
 }
@@ -300,8 +300,8 @@ impl GiveLocks for Panics {
 struct Fails;
 
 #[async_trait]
-impl GiveLocks for Fails {
-    async fn give(&self, _: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
+impl HandOverLocks for Fails {
+    async fn hand_over(&self, _: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
         Err(sqlx::Error::Protocol("the secret is hunter2".to_owned()))
     }
 }
@@ -317,7 +317,7 @@ async fn a_panic_or_a_broken_database_is_a_page_with_a_reference_and_nothing_els
             "planned",
         )
         .await;
-    let cases: [(Arc<dyn GiveLocks>, StatusCode, &str); 2] = [
+    let cases: [(Arc<dyn HandOverLocks>, StatusCode, &str); 2] = [
         (
             Arc::new(Panics),
             StatusCode::INTERNAL_SERVER_ERROR,

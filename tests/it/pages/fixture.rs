@@ -18,9 +18,11 @@ use lockkeeper::config::access::{Action, Identity, NetworkRequester, WebAccounts
 use lockkeeper::config::server::{Periods, TrustedProxies, WebHosts};
 use lockkeeper::context::{FileState, LiveAccounts};
 use lockkeeper::features::accounts::WebPasswords;
-use lockkeeper::features::locks::give;
+use lockkeeper::features::locks::hand_over;
 use lockkeeper::http::router;
-use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, WebAuth, WebParts, WebState};
+use lockkeeper::kit::web::{
+    Authority, Cancel, Cancelling, HandOverLocks, WebAuth, WebParts, WebState,
+};
 use lockkeeper::locks::{HandOver, HandOverOutcome, LockRequest, QueuedPlan, take_all};
 use lockkeeper::model::{
     Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
@@ -92,13 +94,13 @@ pub struct Answer {
 }
 
 /// Hands locks over. No server posts the notices.
-struct PlainGiving(Store, Arc<ManualClock>, Arc<CountingIds>);
+struct PlainHandOver(Store, Arc<ManualClock>, Arc<CountingIds>);
 
 #[async_trait]
-impl GiveLocks for PlainGiving {
-    async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
-        assert!(!giving.actor.login.is_empty());
-        give(&self.0, giving, CommandId::next(&*self.2), self.1.now()).await
+impl HandOverLocks for PlainHandOver {
+    async fn hand_over(&self, request: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
+        assert!(!request.actor.login.is_empty());
+        hand_over(&self.0, request, CommandId::next(&*self.2), self.1.now()).await
     }
 }
 
@@ -272,18 +274,18 @@ impl World {
     }
 
     pub async fn browser_with(&self, auth: Option<(&str, &str)>, public_url: &str) -> Browser {
-        self.browser_and(auth, public_url, self.giving()).await
+        self.browser_and(auth, public_url, self.hand_over()).await
     }
 
     pub async fn browser_and(
         &self,
         auth: Option<(&str, &str)>,
         public_url: &str,
-        giving: Arc<dyn GiveLocks>,
+        hand_over: Arc<dyn HandOverLocks>,
     ) -> Browser {
         let accounts = self.accounts(auth.map_or("", |(user, _)| user));
         let app = self
-            .app(auth, public_url, giving, Arc::clone(&accounts))
+            .app(auth, public_url, hand_over, Arc::clone(&accounts))
             .await;
         let https = public_url.starts_with("https");
         let name = if https {
@@ -308,7 +310,7 @@ impl World {
             .app(
                 Some(OPS),
                 "http://127.0.0.1",
-                self.giving(),
+                self.hand_over(),
                 self.accounts(OPS.0),
             )
             .await;
@@ -357,8 +359,8 @@ impl World {
             .unwrap();
     }
 
-    fn giving(&self) -> Arc<dyn GiveLocks> {
-        Arc::new(PlainGiving(
+    fn hand_over(&self) -> Arc<dyn HandOverLocks> {
+        Arc::new(PlainHandOver(
             self.store.clone(),
             Arc::clone(&self.clock),
             Arc::clone(&self.ids),
@@ -386,7 +388,7 @@ impl World {
         &self,
         auth: Option<(&str, &str)>,
         public_url: &str,
-        giving: Arc<dyn GiveLocks>,
+        hand_over: Arc<dyn HandOverLocks>,
         accounts: Arc<LiveAccounts>,
     ) -> Router {
         let (public_url, version) = (public_url.parse().unwrap(), "1.2.3");
@@ -413,7 +415,7 @@ impl World {
             passwords: Arc::new(WebPasswords::new(self.store.clone())),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),
-            giving,
+            hand_over,
             cancel: Arc::new(PlainCancel(self.store.clone())),
             credentials: self.credentials(),
             authority: Arc::new(PlainAuthority {

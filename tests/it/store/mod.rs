@@ -13,7 +13,7 @@ mod deliveries;
 mod fence;
 mod flags;
 mod gerrit;
-mod giving;
+mod hand_over;
 mod heads;
 mod history;
 mod hot_paths;

@@ -1,6 +1,6 @@
 //! Sample rows: the minimum that each resource needs.
 
-use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason, give};
+use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason, hand_over};
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId,
     PlanRecord, PlanState, ProjectKey, PullRef, PullState, Reason, RepoPath, RunId, RunKind,
@@ -86,7 +86,7 @@ pub async fn steal(store: &Store, lock: LockId) -> Option<Lock> {
         actor: Actor::commenter("ada"),
         remote: None,
     };
-    match give(store, &giving, |_| vec![]).await.unwrap() {
+    match hand_over(store, &giving, |_| vec![]).await.unwrap() {
         HandOverOutcome::Done(given) => Some(given.lock),
         HandOverOutcome::NotHeld | HandOverOutcome::Refused(_, KeptReason::ApplyRunning) => None,
         HandOverOutcome::Refused(lock, why) => panic!("{lock:?} is kept: {why:?}"),

@@ -686,7 +686,9 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
         actor,
         remote: None,
     };
-    let HandOverOutcome::Done(given) = locks::give_lock(&bot.replica.ctx, &release).await.unwrap()
+    let HandOverOutcome::Done(given) = locks::hand_over_on_server(&bot.replica.ctx, &release)
+        .await
+        .unwrap()
     else {
         panic!("nothing is to be merged first")
     };

@@ -2,7 +2,8 @@
 
 use futures::future::join_all;
 use lockkeeper::locks::{
-    AuditVerdict, HandOver, HandOverOutcome, HandedOver, KeptReason, KnownLogState, give, verify,
+    AuditVerdict, HandOver, HandOverOutcome, HandedOver, KeptReason, KnownLogState, hand_over,
+    verify,
 };
 use lockkeeper::model::{
     Actor, CommandKind, Lock, LockEventKind, LockId, LockKey, LockUse, Origin, PlanState,
@@ -60,14 +61,17 @@ fn to(number: i64, giving: HandOver) -> HandOver {
 }
 
 async fn done(store: &Store, giving: &HandOver) -> HandedOver {
-    match give(store, giving, |_| vec![]).await.unwrap() {
+    match hand_over(store, giving, |_| vec![]).await.unwrap() {
         HandOverOutcome::Done(given) => *given,
         other @ (HandOverOutcome::NotHeld | HandOverOutcome::Refused(..)) => panic!("{other:?}"),
     }
 }
 
 async fn refused(store: &Store, giving: &HandOver) -> KeptReason {
-    match give(store, giving, |_| vec![job("never")]).await.unwrap() {
+    match hand_over(store, giving, |_| vec![job("never")])
+        .await
+        .unwrap()
+    {
         HandOverOutcome::Refused(lock, why) => {
             assert_eq!(lock.id, giving.lock);
             why
@@ -143,7 +147,7 @@ async fn a_lock_is_released_to_the_first_in_the_queue_or_to_nobody(db: &TestDb) 
     let jobs = store.job_list_open().await.unwrap();
     assert_eq!(jobs.iter().filter(|job| job.kind == TAKE_TURN).count(), 1);
     assert_eq!(
-        give(store, &olga(lock.id), |_| vec![]).await.unwrap(),
+        hand_over(store, &olga(lock.id), |_| vec![]).await.unwrap(),
         HandOverOutcome::NotHeld
     );
     let because = HandOver {
@@ -404,7 +408,7 @@ async fn a_lock_is_handed_to_any_queued_pull_request(db: &TestDb) {
     );
     assert_eq!(line(store, "a").await, [2], "the others keep their places");
     assert_eq!(
-        give(store, &to(2, olga(lock.id)), |_| vec![])
+        hand_over(store, &to(2, olga(lock.id)), |_| vec![])
             .await
             .unwrap(),
         HandOverOutcome::NotHeld
@@ -500,7 +504,7 @@ async fn what_is_told_is_queued_with_the_change_or_not_at_all(db: &TestDb) {
         vec![job("told")]
     };
     assert!(matches!(
-        give(store, &olga(lock.id), told).await.unwrap(),
+        hand_over(store, &olga(lock.id), told).await.unwrap(),
         HandOverOutcome::Done(_)
     ));
     assert_eq!(lanes().await, ["told"]);
@@ -563,7 +567,9 @@ async fn of_many_who_take_the_same_lock_one_wins(db: &TestDb) {
             };
             async move {
                 let store = db.reopen().await;
-                give(&store, &giving, |_| vec![job("told")]).await.unwrap()
+                hand_over(&store, &giving, |_| vec![job("told")])
+                    .await
+                    .unwrap()
             }
         });
         let gave = join_all(tries).await;
@@ -628,7 +634,7 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
         let (other, giving) = (db.reopen().await, by_force(lock.id));
         let (begun, gave) = tokio::join!(
             begin_apply(db.store(), &plan),
-            give(&other, &giving, |_| vec![])
+            hand_over(&other, &giving, |_| vec![])
         );
         match (begun, gave.unwrap()) {
             (ApplyGate::Granted(grant), HandOverOutcome::Refused(_, KeptReason::ApplyRunning)) => {

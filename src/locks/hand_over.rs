@@ -100,7 +100,7 @@ impl KeptReason {
 }
 
 /// Takes a lock from its pull. The jobs that `outbox` makes are queued in the same transaction.
-pub async fn give(
+pub async fn hand_over(
     store: &Store,
     giving: &HandOver,
     outbox: impl FnOnce(&HandedOver) -> Vec<NewJob>,

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
-use lockkeeper::features::locks::give_lock;
+use lockkeeper::features::locks::hand_over_on_server;
 use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason};
 use lockkeeper::model::{Actor, Lock, LockEventKind, Origin, PullNumber, Reason};
 use lockkeeper::queue::Tick;
@@ -66,18 +66,18 @@ fn by_force(lock: &Lock) -> HandOver {
     }
 }
 
-async fn give(bot: &Bot, giving: &HandOver) -> HandOverOutcome {
-    give_lock(&bot.replica.ctx, giving).await.unwrap()
+async fn hand_over(bot: &Bot, giving: &HandOver) -> HandOverOutcome {
+    hand_over_on_server(&bot.replica.ctx, giving).await.unwrap()
 }
 
 async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend) {
     let (mut bot, [first, second, _]) = three(backend).await;
     let giving = olga(&the_lock(&bot).await);
     assert!(matches!(
-        give(&bot, &giving).await,
+        hand_over(&bot, &giving).await,
         HandOverOutcome::Done(_)
     ));
-    assert_eq!(give(&bot, &giving).await, HandOverOutcome::NotHeld);
+    assert_eq!(hand_over(&bot, &giving).await, HandOverOutcome::NotHeld);
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
     **Lock released**: `olga` released the lock of dir: `network` workspace: `default` on the dashboard. Its plan was discarded.
@@ -147,7 +147,7 @@ async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backe
     bot.heard(pull);
     let reason = Reason::read("it is `forgotten`, says @olga").unwrap();
     assert!(matches!(
-        give(
+        hand_over(
             &bot,
             &HandOver {
                 reason,
@@ -187,12 +187,12 @@ async fn a_lock_is_taken_by_force_from_a_plan_that_is_being_made(backend: Backen
     let planning = bot.begin_command();
     bot.printed("hanging").await;
     let lock = the_lock(&bot).await;
-    let HandOverOutcome::Refused(_, why) = give(&bot, &olga(&lock)).await else {
+    let HandOverOutcome::Refused(_, why) = hand_over(&bot, &olga(&lock)).await else {
         panic!("it is in use")
     };
     assert_eq!(why, KeptReason::PlanRunning);
     assert!(matches!(
-        give(&bot, &by_force(&lock)).await,
+        hand_over(&bot, &by_force(&lock)).await,
         HandOverOutcome::Done(_)
     ));
     assert_eq!(planning.await.unwrap(), Tick::Worked);
@@ -236,12 +236,12 @@ async fn a_lock_under_which_something_was_applied_is_taken_by_force(backend: Bac
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).contains(": applied\n"));
     let lock = the_lock(&bot).await;
-    let HandOverOutcome::Refused(_, why) = give(&bot, &olga(&lock)).await else {
+    let HandOverOutcome::Refused(_, why) = hand_over(&bot, &olga(&lock)).await else {
         panic!("it was used")
     };
     assert_eq!(why, KeptReason::Applied);
     assert!(matches!(
-        give(&bot, &by_force(&lock)).await,
+        hand_over(&bot, &by_force(&lock)).await,
         HandOverOutcome::Done(_)
     ));
     bot.settle().await;
@@ -280,7 +280,7 @@ async fn a_lock_under_which_an_apply_runs_is_left_alone(backend: Backend) {
     bot.printed("waiting").await;
     let lock = the_lock(&bot).await;
     for giving in [olga(&lock), by_force(&lock)] {
-        let HandOverOutcome::Refused(held, why) = give(&bot, &giving).await else {
+        let HandOverOutcome::Refused(held, why) = hand_over(&bot, &giving).await else {
             panic!("an apply is running")
         };
         assert_eq!((*held, why), (lock.clone(), KeptReason::ApplyRunning));
@@ -304,7 +304,7 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_the_queue(backend: Bac
         ..olga(&the_lock(&bot).await)
     };
     assert!(matches!(
-        give(&bot, &giving).await,
+        hand_over(&bot, &giving).await,
         HandOverOutcome::Done(_)
     ));
     bot.settle().await;
@@ -334,7 +334,7 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_the_queue(backend: Bac
 async fn a_pull_request_that_lost_its_lock_is_queued_again(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     assert!(matches!(
-        give(&bot, &by_force(&the_lock(&bot).await)).await,
+        hand_over(&bot, &by_force(&the_lock(&bot).await)).await,
         HandOverOutcome::Done(_)
     ));
     bot.settle().await;
@@ -477,7 +477,7 @@ async fn a_notice_is_posted_once_though_the_server_dies(backend: Backend) {
         let pull = bot.open_pull("first", &[WIDER]).await;
         bot.heard(pull);
         assert!(matches!(
-            give(&bot, &olga(&the_lock(&bot).await)).await,
+            hand_over(&bot, &olga(&the_lock(&bot).await)).await,
             HandOverOutcome::Done(_)
         ));
         bot.work_until_killed(wakes).await;

@@ -9,8 +9,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::accounts::{in_order, independent};
+use crate::support::accounts_fixture::{ADMIN, AccountsFixture, WATCH, git};
 use crate::support::db::execute_on;
-use crate::support::office::{ADMIN, Office, WATCH, git};
 use crate::support::program::lockkeeper;
 use crate::support::rows::account_objects;
 
@@ -32,14 +32,14 @@ impl Answer {
 
 /// A person with the API.
 struct Client<'a> {
-    office: &'a Office,
+    fixture: &'a AccountsFixture,
     credentials: String,
 }
 
 impl<'a> Client<'a> {
-    fn of(office: &'a Office, credentials: &str) -> Self {
+    fn of(fixture: &'a AccountsFixture, credentials: &str) -> Self {
         Self {
-            office,
+            fixture,
             credentials: credentials.to_owned(),
         }
     }
@@ -56,9 +56,9 @@ impl<'a> Client<'a> {
         headers: &[(&str, &str)],
     ) -> Answer {
         let mut request = if path.starts_with("/api/") {
-            self.office.request(method, &self.credentials, path)
+            self.fixture.request(method, &self.credentials, path)
         } else {
-            self.office.api(method, &self.credentials, path)
+            self.fixture.api(method, &self.credentials, path)
         };
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -90,9 +90,9 @@ impl<'a> Client<'a> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_changes_their_account_and_finds_it_in_git() {
-    let office = Office::open().await;
-    let (number, credentials) = office.person("jdoe");
-    let jdoe = Client::of(&office, &credentials);
+    let fixture = AccountsFixture::open().await;
+    let (number, credentials) = fixture.person("jdoe");
+    let jdoe = Client::of(&fixture, &credentials);
     jdoe.done(Method::PUT, "/self/name", json!({"name": "John Doe"}), 200)
         .await;
     jdoe.done(Method::PUT, "/self/status", json!({"status": "OOO"}), 200)
@@ -144,7 +144,7 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
         ])
     );
 
-    let added = office
+    let added = fixture
         .api(Method::POST, &credentials, "/self/sshkeys")
         .body(KEY);
     let added = added.send().await.unwrap();
@@ -167,7 +167,7 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
     assert_eq!(jdoe.get("/self/sshkeys/1").await.json(), key);
     assert_eq!(jdoe.get("/self/sshkeys").await.json(), json!([key]));
 
-    let clone = office.clone_of(&credentials, "jdoe");
+    let clone = fixture.clone_of(&credentials, "jdoe");
     let file = |name: &str| clone.git(&["show", &format!("HEAD:{name}")]);
     assert_eq!(
         file("account.config"),
@@ -190,9 +190,9 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
     jdoe.done(Method::DELETE, "/self/sshkeys/1", Value::Null, 204)
         .await;
     assert_eq!(jdoe.get("/self/sshkeys/1").await.status, 404);
-    let keys = office.accounts("keys", &["jdoe", "--add", KEY]);
+    let keys = fixture.accounts("keys", &["jdoe", "--add", KEY]);
     assert_eq!(keys.out, "2\n", "a number is never given again");
-    let keys = office.accounts("keys", &["jdoe"]);
+    let keys = fixture.accounts("keys", &["jdoe"]);
     assert_eq!(keys.out, format!("2  {KEY}\n"));
 
     // A new password replaces the old one.
@@ -202,11 +202,11 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
         .await;
     assert_eq!(jdoe.get("/self").await.status, 401);
     let again = Client::of(
-        &office,
+        &fixture,
         &format!("jdoe:{}", password.json().as_str().unwrap()),
     );
     let detail = again.get("/self/detail").await.json();
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(detail, shown);
     again
         .done(Method::DELETE, "/self/password.http", Value::Null, 204)
@@ -216,9 +216,9 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_with_if_match_is_made_on_the_state_that_was_read() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    let jdoe = Client::of(&office, &credentials);
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    let jdoe = Client::of(&fixture, &credentials);
     let read = jdoe.get("/self").await.etag.unwrap();
     let name = |name: &str| Some(json!({ "name": name }));
     let if_match = [("if-match", read.as_str())];
@@ -249,12 +249,12 @@ async fn a_change_with_if_match_is_made_on_the_state_that_was_read() {
 /// branches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_that_never_wins_is_given_up_and_nothing_is_done() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    let jdoe = Client::of(&office, &credentials);
-    let clone = office.clone_of(&credentials, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    let jdoe = Client::of(&fixture, &credentials);
+    let clone = fixture.clone_of(&credentials, "jdoe");
     clone.commit("watch.config", WATCH);
-    let database = office.server.database();
+    let database = fixture.server.database();
     let state = async || {
         let detail = jdoe.get("/self/detail").await.json();
         (detail, account_objects(&database).await)
@@ -284,12 +284,12 @@ async fn an_update_that_never_wins_is_given_up_and_nothing_is_done() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_changes_the_account_of_another() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    let (_, _) = office.person("kim");
-    let refs = |name: &str| git(&office.mirror(ADMIN, name), &["for-each-ref"]).out;
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    let (_, _) = fixture.person("kim");
+    let refs = |name: &str| git(&fixture.mirror(ADMIN, name), &["for-each-ref"]).out;
     let before = refs("before.git");
-    let client = |credentials: &str| Client::of(&office, credentials);
+    let client = |credentials: &str| Client::of(&fixture, credentials);
     let (jdoe, nobody, admin) = (client(&credentials), client("jdoe:wrong"), client(ADMIN));
     // What everybody who has signed in may know of everybody.
     let public = [
@@ -337,7 +337,7 @@ async fn nobody_changes_the_account_of_another() {
         }
     }
     // A search does not tell either who has an address that is not shown.
-    let link = office.accounts("link", &["kim", "mailto:kim@home.example"]);
+    let link = fixture.accounts("link", &["kim", "mailto:kim@home.example"]);
     assert_eq!(link.code, 0, "{}", link.err);
     let found = |answer: Answer| answer.json().as_array().unwrap().len();
     assert_eq!(found(jdoe.get("/?q=email:kim@home").await), 0);
@@ -348,7 +348,7 @@ async fn nobody_changes_the_account_of_another() {
     assert_eq!(jdoe.get("/kim@example.com").await.status, 200);
     assert_eq!(admin.get("/kim@home.example").await.status, 200);
     assert_eq!(
-        office
+        fixture
             .accounts("unlink", &["kim", "mailto:kim@home.example"])
             .code,
         0
@@ -364,8 +364,8 @@ async fn nobody_changes_the_account_of_another() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_administrator_creates_changes_and_locks_out() {
-    let office = Office::open().await;
-    let admin = Client::of(&office, ADMIN);
+    let fixture = AccountsFixture::open().await;
+    let admin = Client::of(&fixture, ADMIN);
     let john = json!({"name": "John Doe", "email": "john@example.com", "ssh_key": KEY});
     let created = admin.done(Method::PUT, "/john", john, 201).await.json();
     assert_eq!(
@@ -406,7 +406,7 @@ async fn the_administrator_creates_changes_and_locks_out() {
     );
     admin.done(Method::DELETE, work, Value::Null, 204).await;
     assert_eq!(admin.ask(Method::DELETE, work, None).await.status, 404);
-    let link = office.accounts("link", &["john", "github:583231"]);
+    let link = fixture.accounts("link", &["john", "github:583231"]);
     assert_eq!(link.code, 0, "{}", link.err);
     let ids = admin.get("/john/external.ids").await.json();
     assert_eq!(
@@ -445,7 +445,7 @@ async fn the_administrator_creates_changes_and_locks_out() {
         .done(Method::PUT, "/john/password.http", password, 200)
         .await;
     let john = Client::of(
-        &office,
+        &fixture,
         &format!("john:{}", password.json().as_str().unwrap()),
     );
     assert_eq!(status(john.get("/self").await), 200);
@@ -553,10 +553,10 @@ async fn the_administrator_creates_changes_and_locks_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_change_says_that_nothing_was_changed_and_a_refused_read_does_not() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    office.accounts("create", &["ann"]);
-    let jdoe = Client::of(&office, &credentials);
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    fixture.accounts("create", &["ann"]);
+    let jdoe = Client::of(&fixture, &credentials);
     for (method, path, body, said) in [
         (
             Method::GET,
@@ -598,11 +598,11 @@ async fn a_refused_change_says_that_nothing_was_changed_and_a_refused_read_does_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_says_if_there_is_more() {
-    let office = Office::open().await;
+    let fixture = AccountsFixture::open().await;
     for name in ["ann", "anna", "annika", "bob"] {
-        office.accounts("create", &[name, "--full-name", &format!("{name} x")]);
+        fixture.accounts("create", &[name, "--full-name", &format!("{name} x")]);
     }
-    let admin = Client::of(&office, ADMIN);
+    let admin = Client::of(&fixture, ADMIN);
     let two = admin.get("/?q=ann&n=2").await.json();
     assert_eq!(
         two,
@@ -618,14 +618,14 @@ async fn a_search_says_if_there_is_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_finds_words_by_their_beginning() {
-    let office = Office::open().await;
+    let fixture = AccountsFixture::open().await;
     for (name, full_name, email) in [
         ("jlarsson", "Jonas Larsson", "Jonas@Example.com"),
         ("ue", "Ünal O'Neil-Ito", "unal@example.com"),
         ("zoe_k", "Zoë 渡辺", "zoe@example.com"),
     ] {
         let more = ["--full-name", full_name, "--email", email];
-        let created = office.accounts("create", &[&[name], &more[..]].concat());
+        let created = fixture.accounts("create", &[&[name], &more[..]].concat());
         assert_eq!(created.code, 0, "{}", created.err);
     }
     for (query, found) in [
@@ -652,7 +652,7 @@ async fn a_search_finds_words_by_their_beginning() {
         ("-jon -neil", "zoe_k"),
         ("-name:- jon", "jlarsson"),
     ] {
-        let listed = office.accounts("query", &[query]);
+        let listed = fixture.accounts("query", &[query]);
         assert_eq!(listed.code, 0, "{query}: {}", listed.err);
         let names = listed
             .out
@@ -664,22 +664,22 @@ async fn a_search_finds_words_by_their_beginning() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_has_lost_the_way_in_changes_nothing_any_more() {
-    let office = Office::open().await;
-    let (_, mallory) = office.person("mallory");
-    let link = office.accounts("link", &["mallory", "github:777"]);
+    let fixture = AccountsFixture::open().await;
+    let (_, mallory) = fixture.person("mallory");
+    let link = fixture.accounts("link", &["mallory", "github:777"]);
     assert_eq!(link.code, 0, "{}", link.err);
     let json = "application/json";
     // The administrator replaces the password while a request of its thief waits.
     let steal = ("PUT", "/api/accounts/self/password.http", json);
-    let replace = || assert_eq!(office.accounts("password", &["mallory"]).code, 0);
-    let answer = office
+    let replace = || assert_eq!(fixture.accounts("password", &["mallory"]).code, 0);
+    let answer = fixture
         .with_late_body(steal, &mallory, b"{\"generate\": true}", replace)
         .await;
     assert!(answer.contains("HTTP/1.1 401 "), "{answer}");
 
-    let password = office.accounts("password", &["mallory"]).out;
+    let password = fixture.accounts("password", &["mallory"]).out;
     let mallory = format!("mallory:{}", password.trim());
-    let own = Client::of(&office, &mallory);
+    let own = Client::of(&fixture, &mallory);
     // The number on the forge is what a lock-out is about there.
     let forge = Some(json!(["github:777"]));
     let unlinked = own
@@ -687,20 +687,20 @@ async fn whoever_has_lost_the_way_in_changes_nothing_any_more() {
         .await;
     assert_eq!(unlinked.status, 409, "{}", unlinked.text);
     let set = ("PUT", "/api/accounts/self/name", json);
-    let lock_out = || assert_eq!(office.accounts("deactivate", &["mallory"]).code, 0);
-    let answer = office
+    let lock_out = || assert_eq!(fixture.accounts("deactivate", &["mallory"]).code, 0);
+    let answer = fixture
         .with_late_body(set, &mallory, b"{\"name\": \"x\"}", lock_out)
         .await;
     assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
-    let shown = office.accounts("show", &["mallory", "--json"]).json();
+    let shown = fixture.accounts("show", &["mallory", "--json"]).json();
     assert_eq!(shown["name"], Value::Null, "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_account_makes_only_so_many_changes_in_an_hour() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    let jdoe = Client::of(&office, &credentials);
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    let jdoe = Client::of(&fixture, &credentials);
     // Attempts count, too.
     for _ in 0..300 {
         let refused = jdoe
@@ -714,20 +714,20 @@ async fn one_account_makes_only_so_many_changes_in_an_hour() {
     // Flags have a limit of their own.
     let flag = "/api/changes/1/revisions/current/files/x/reviewed";
     assert_eq!(jdoe.ask(Method::PUT, flag, None).await.status, 404);
-    let clone = office.clone_of(&credentials, "jdoe");
+    let clone = fixture.clone_of(&credentials, "jdoe");
     clone.commit("x", "x");
     let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
     assert_ne!(pushed.code, 0);
     assert!(pushed.err.contains("429"), "{}", pushed.err);
-    let admin = Client::of(&office, ADMIN);
+    let admin = Client::of(&fixture, ADMIN);
     assert_eq!(admin.ask(Method::PUT, "/jdoe/name", name).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_watches_are_written_at_once() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    let jdoe = Client::of(&office, &credentials);
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    let jdoe = Client::of(&fixture, &credentials);
     let watches = |many: usize| {
         let watch = |n| json!({"project": format!("p{n}"), "notify_plans": true});
         Value::from((0..many).map(watch).collect::<Vec<_>>())
@@ -739,13 +739,13 @@ async fn hundreds_of_watches_are_written_at_once() {
         .await;
     assert_eq!(many.status, 400, "{}", many.text);
     assert!(many.text.contains("send 500 at most"), "{}", many.text);
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["watches"].as_array().unwrap().len(), 500);
 }
 
 /// Stores pull requests as a server does that sees them for the first time. Their changes have the numbers from 1.
-pub(crate) async fn see_pulls(office: &Office, many: i64) {
-    let store = office.store().await;
+pub(crate) async fn see_pulls(fixture: &AccountsFixture, many: i64) {
+    let store = fixture.store().await;
     for number in 1..=many {
         let at = PullRef {
             repo: "github.com/acme/infra".parse().unwrap(),
@@ -759,12 +759,12 @@ pub(crate) async fn see_pulls(office: &Office, many: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_stars_changes_and_finds_them_again() {
-    let office = Office::open().await;
-    let (number, credentials) = office.person("jdoe");
-    see_pulls(&office, 3).await;
+    let fixture = AccountsFixture::open().await;
+    let (number, credentials) = fixture.person("jdoe");
+    see_pulls(&fixture, 3).await;
     let (jdoe, admin) = (
-        Client::of(&office, &credentials),
-        Client::of(&office, ADMIN),
+        Client::of(&fixture, &credentials),
+        Client::of(&fixture, ADMIN),
     );
     let star = "/self/starred.changes";
     let commit = jdoe.get(star).await.etag;
@@ -809,10 +809,10 @@ async fn somebody_stars_changes_and_finds_them_again() {
         })
     );
     // Three programs tell the same: the API, the command, and the reader of a copy that knows neither.
-    let copy = office.mirror(ADMIN, "copy.git");
+    let copy = fixture.mirror(ADMIN, "copy.git");
     let theirs = independent(&["show", copy.to_str().unwrap()]).json();
     let detail = jdoe.get("/self/detail").await.json();
-    assert_eq!(detail, office.accounts("show", &["jdoe", "--json"]).json());
+    assert_eq!(detail, fixture.accounts("show", &["jdoe", "--json"]).json());
     assert_eq!(detail, theirs["accounts"][0]);
     assert_eq!(
         detail["starred_changes"][1],
@@ -897,14 +897,14 @@ async fn somebody_stars_changes_and_finds_them_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_and_the_independent_reader_tell_the_same_of_a_thousand_accounts() {
-    let office = Office::open().await;
-    let written = office.dir.path().join("written.git");
+    let fixture = AccountsFixture::open().await;
+    let written = fixture.dir.path().join("written.git");
     let written = written.to_str().unwrap();
     independent(&["write", written, "1000", "7"]);
-    let database = office.server.database();
+    let database = fixture.server.database();
     let imported = lockkeeper(&["accounts", "import", "git"], &database, &[written], &[]);
     assert_eq!(imported.code, 0, "{}{}", imported.out, imported.err);
-    let copy = office.mirror(ADMIN, "copy.git");
+    let copy = fixture.mirror(ADMIN, "copy.git");
     let theirs = in_order(independent(&["show", copy.to_str().unwrap()]).json());
     let theirs = theirs["accounts"].as_array().unwrap();
     assert_eq!(theirs.len(), 1_000);
@@ -915,7 +915,7 @@ async fn the_api_and_the_independent_reader_tell_the_same_of_a_thousand_accounts
     let mut ours = Vec::new();
     for account in theirs {
         let number = &account["_account_id"];
-        let url = format!("{}/api/accounts/{number}/detail", office.server.url());
+        let url = format!("{}/api/accounts/{number}/detail", fixture.server.url());
         let request = client.get(url).basic_auth(user, Some(password));
         let answer = request.send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "{number}");
@@ -929,11 +929,11 @@ async fn the_api_and_the_independent_reader_tell_the_same_of_a_thousand_accounts
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tables_of_one_account_are_made_again() {
-    let office = Office::open().await;
-    let (_, credentials) = office.person("jdoe");
-    office.person("kim");
-    see_pulls(&office, 1).await;
-    let jdoe = Client::of(&office, &credentials);
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = fixture.person("jdoe");
+    fixture.person("kim");
+    see_pulls(&fixture, 1).await;
+    let jdoe = Client::of(&fixture, &credentials);
     let watch = json!([{"project": "github.com/Acme/infra", "notify_all": true}]);
     jdoe.done(Method::POST, "/self/watched.projects", watch, 200)
         .await;
@@ -947,19 +947,19 @@ async fn the_tables_of_one_account_are_made_again() {
         "DELETE FROM account_watches",
         "UPDATE account_stars SET label = 'blue'",
     ] {
-        execute_on(&office.server.database(), damage).await;
+        execute_on(&fixture.server.database(), damage).await;
     }
     // All external IDs are read for it, so not everybody may have it done.
     let refused = jdoe.ask(Method::POST, "/self/index", None).await;
     assert_eq!(refused.status, 403, "{}", refused.text);
-    let admin = Client::of(&office, ADMIN);
+    let admin = Client::of(&fixture, ADMIN);
     // A commit of another account that cannot be read is not in the way.
     let size = |change: &str| {
         format!(
             "UPDATE account_objects SET size = size {change} WHERE id = (SELECT commit_id FROM accounts WHERE number = 1000001)"
         )
     };
-    execute_on(&office.server.database(), &size("- 2")).await;
+    execute_on(&fixture.server.database(), &size("- 2")).await;
     admin
         .done(Method::POST, "/jdoe/index", Value::Null, 204)
         .await;
@@ -967,13 +967,13 @@ async fn the_tables_of_one_account_are_made_again() {
     assert_eq!(refused.status, 409, "{}", refused.text);
     let why = "refs/users/01/1000001 cannot be read, so its tables stay as they are; correct the branch first.";
     assert!(refused.text.contains(why), "{}", refused.text);
-    execute_on(&office.server.database(), &size("+ 2")).await;
+    execute_on(&fixture.server.database(), &size("+ 2")).await;
     let detail = jdoe.get("/self/detail").await.json();
     assert_eq!(detail["starred_changes"][0]["labels"], json!(["star"]));
     assert_eq!(detail["external_ids"].as_array().unwrap().len(), 2);
     assert_eq!(jdoe.get("/self/name").await.json(), "");
     // Others are left alone.
-    let checked = office.accounts("check", &[]);
+    let checked = fixture.accounts("check", &[]);
     let lines: Vec<&str> = checked.out.lines().collect();
     assert_eq!(lines.len(), 1, "{}", checked.out);
     assert!(
@@ -987,7 +987,7 @@ async fn the_tables_of_one_account_are_made_again() {
     admin
         .done(Method::POST, "/kim/index", Value::Null, 204)
         .await;
-    assert_eq!(office.accounts("check", &[]).code, 0);
+    assert_eq!(fixture.accounts("check", &[]).code, 0);
 
     // Only an administrator finds out who else watches a project.
     let found = async |client: &Client<'_>, query: &str| {
@@ -996,8 +996,8 @@ async fn the_tables_of_one_account_are_made_again() {
         let found = found.map(|account| account["_account_id"].as_u64().unwrap());
         found.collect::<Vec<_>>()
     };
-    let (_, zoe) = office.person("zoe");
-    let zoe = Client::of(&office, &zoe);
+    let (_, zoe) = fixture.person("zoe");
+    let zoe = Client::of(&fixture, &zoe);
     let watches = "watches:github.com/acme/infra";
     assert_eq!(found(&admin, watches).await, [1_000_000]);
     assert_eq!(found(&jdoe, watches).await, [1_000_000]);
@@ -1009,10 +1009,10 @@ async fn the_tables_of_one_account_are_made_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_requests_of_one_account_hold_up_nobody_else() {
-    let office = Office::open().await;
-    let (_, mallory) = office.person("mallory");
-    let (_, jdoe) = office.person("jdoe");
-    let client = |credentials: &str| Client::of(&office, credentials);
+    let fixture = AccountsFixture::open().await;
+    let (_, mallory) = fixture.person("mallory");
+    let (_, jdoe) = fixture.person("jdoe");
+    let client = |credentials: &str| Client::of(&fixture, credentials);
     let push = "application/x-git-receive-pack-request";
     let mut slow = Vec::new();
     for (method, path, kind) in [
@@ -1021,7 +1021,7 @@ async fn slow_requests_of_one_account_hold_up_nobody_else() {
         ("POST", "/All-Users/git-receive-pack", push),
         ("POST", "/All-Users/git-receive-pack", push),
     ] {
-        slow.push(office.begin_late((method, path, kind), &mallory, 10).await);
+        slow.push(fixture.begin_late((method, path, kind), &mallory, 10).await);
     }
     let fifth = client(&mallory).get("/self").await;
     assert_eq!(fifth.status, 429, "{}", fifth.text);
@@ -1031,13 +1031,14 @@ async fn slow_requests_of_one_account_hold_up_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_can_have_another_name_at_the_pages() {
-    let office = Office::with_users("user=net-kim owners=net allow=none account=1000000\n").await;
-    let (_, kim) = office.person("kim");
+    let fixture =
+        AccountsFixture::with_users("user=net-kim owners=net allow=none account=1000000\n").await;
+    let (_, kim) = fixture.person("kim");
     let (_, password) = kim.split_once(':').unwrap();
     let at_pages = format!("net-kim:{password}");
     let get = async |path: &str, credentials: &str| {
         let (user, password) = credentials.split_once(':').unwrap();
-        let request = reqwest::Client::new().get(format!("{}{path}", office.server.url()));
+        let request = reqwest::Client::new().get(format!("{}{path}", fixture.server.url()));
         let answer = request.basic_auth(user, Some(password)).send().await;
         answer.unwrap().status()
     };

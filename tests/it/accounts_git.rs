@@ -9,8 +9,10 @@ mod imported;
 use insta::assert_snapshot;
 
 use self::abuse::{PUSH_TYPE, push_body};
+use crate::support::accounts_fixture::{
+    ADMIN, AccountsFixture, Clone, WATCH, end_late, git, object_id, words_of,
+};
 use crate::support::db::{Backend, TestDb, execute_on, story};
-use crate::support::office::{ADMIN, Clone, Office, WATCH, end_late, git, object_id, words_of};
 use crate::support::program::lockkeeper;
 use crate::support::rows::account_objects;
 
@@ -32,12 +34,12 @@ fn without_ids(said: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_clones_their_account_edits_it_and_pushes_it_back() {
-    let office = Office::open().await;
-    let (number, jdoe) = office.person("jdoe");
-    let (_, _kim) = office.person("kim");
+    let fixture = AccountsFixture::open().await;
+    let (number, jdoe) = fixture.person("jdoe");
+    let (_, _kim) = fixture.person("kim");
     assert_eq!(number, "1000000");
 
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     assert_eq!(
         clone.git(&["show", "HEAD:account.config"]),
         "[account]\n\tpreferredEmail = jdoe@example.com\n"
@@ -46,15 +48,15 @@ async fn somebody_clones_their_account_edits_it_and_pushes_it_back() {
     let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
 
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(
         shown["watches"][0]["project"], "github.com/acme/infra",
         "{shown}"
     );
     // Later changes continue the history of the person.
-    let set = office.accounts("set", &["jdoe", "--status", "OOO"]);
+    let set = fixture.accounts("set", &["jdoe", "--status", "OOO"]);
     assert_eq!(set.code, 0, "{}", set.err);
-    let history = office.accounts("history", &["jdoe"]).out;
+    let history = fixture.accounts("history", &["jdoe"]).out;
     let messages: Vec<&str> = history
         .lines()
         .map(|line| line.rsplit("  ").next().unwrap())
@@ -68,14 +70,14 @@ async fn somebody_clones_their_account_edits_it_and_pushes_it_back() {
             "Create Account"
         ]
     );
-    let line = office.accounts("list", &[]).out;
+    let line = fixture.accounts("list", &[]).out;
     assert_eq!(
         line,
         "1000000 jdoe <jdoe@example.com> (OOO)\n1000001 kim <kim@example.com>\n"
     );
 
     // A copy has everything, and keeps every rule.
-    let copy = office.mirror(ADMIN, "copy.git");
+    let copy = fixture.mirror(ADMIN, "copy.git");
     let refs = git(&copy, &["for-each-ref", "--format=%(refname)"]).out;
     assert_eq!(
         refs,
@@ -93,10 +95,10 @@ async fn somebody_clones_their_account_edits_it_and_pushes_it_back() {
 /// A copy without the branch of external IDs is one of somebody who may not read it, and is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_accounts_without_external_ids_is_whole() {
-    let office = Office::open().await;
-    let created = office.accounts("create", &["--full-name", "Olga Ops"]);
+    let fixture = AccountsFixture::open().await;
+    let created = fixture.accounts("create", &["--full-name", "Olga Ops"]);
     assert_eq!(created.out, "1000000\n", "{}", created.err);
-    let copy = office.mirror(ADMIN, "copy.git");
+    let copy = fixture.mirror(ADMIN, "copy.git");
     let copy = copy.to_str().unwrap();
     let checked = crate::accounts::accounts(&["check", "--git", copy]);
     assert_eq!((checked.code, checked.out.as_str()), (0, ""));
@@ -108,19 +110,19 @@ async fn a_copy_of_accounts_without_external_ids_is_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[should_panic(expected = "the row in the database has other properties than the branch")]
 async fn no_story_ends_with_a_broken_rule() {
-    let office = Office::open().await;
-    office.person("jdoe");
+    let fixture = AccountsFixture::open().await;
+    fixture.person("jdoe");
     let damage = "UPDATE accounts SET full_name = 'x'";
-    execute_on(&office.server.database(), damage).await;
+    execute_on(&fixture.server.database(), damage).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_that_breaks_a_rule_is_refused_with_the_way_out() {
-    let office = Office::open().await;
-    let (number, jdoe) = office.person("jdoe");
-    office.person("kim");
-    let before = git(&office.mirror(ADMIN, "before.git"), &["for-each-ref"]).out;
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (number, jdoe) = fixture.person("jdoe");
+    fixture.person("kim");
+    let before = git(&fixture.mirror(ADMIN, "before.git"), &["for-each-ref"]).out;
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let start = clone.git(&["rev-parse", "HEAD"]);
     let start = start.trim();
     let own = format!("HEAD:refs/users/00/{number}");
@@ -253,20 +255,20 @@ async fn a_push_that_breaks_a_rule_is_refused_with_the_way_out() {
         &["--atomic", "origin", "HEAD:refs/users/self", &own],
     );
     assert_snapshot!(said);
-    let after = git(&office.mirror(ADMIN, "after.git"), &["for-each-ref"]).out;
+    let after = git(&fixture.mirror(ADMIN, "after.git"), &["for-each-ref"]).out;
     assert_eq!(before, after, "a refused push leaves nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gets_at_the_objects_of_others() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    office.person("kim");
-    let all = office.mirror(ADMIN, "all.git");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    fixture.person("kim");
+    let all = fixture.mirror(ADMIN, "all.git");
     let id = |name: &str| object_id(&all, name);
     let theirs = id("refs/users/01/1000001:account.config");
     let notes = id("refs/meta/external-ids");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let refs = clone.git(&["ls-remote", "origin"]);
     assert!(
         !refs.contains("external-ids") && !refs.contains("1000001"),
@@ -285,13 +287,13 @@ async fn nobody_gets_at_the_objects_of_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_push_goes_on_top_of_the_one_before_it() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let (laptop, desktop) = (office.clone_of(&jdoe, "jdoe"), {
-        let dir = office.dir.path().join("desktop");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let (laptop, desktop) = (fixture.clone_of(&jdoe, "jdoe"), {
+        let dir = fixture.dir.path().join("desktop");
         let said = git(
-            office.dir.path(),
-            &["clone", "--quiet", &office.url(&jdoe), "desktop"],
+            fixture.dir.path(),
+            &["clone", "--quiet", &fixture.url(&jdoe), "desktop"],
         );
         assert_eq!(said.code, 0, "{}", said.err);
         let clone = Clone { dir };
@@ -309,16 +311,16 @@ async fn a_late_push_goes_on_top_of_the_one_before_it() {
     desktop.git(&["pull", "--quiet", "--rebase", "origin", "refs/users/self"]);
     let again = desktop.push(&["origin", "HEAD:refs/users/self"]);
     assert_eq!(again.code, 0, "{}", again.err);
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["preferences"]["diff"]["tabSize"], "4");
     assert_eq!(shown["watches"][0]["project"], "github.com/acme/infra");
 }
 
 async fn of_two_pushes_at_the_same_moment_one_is_stored(backend: Backend) {
-    let office = Office::on(backend).await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
-    let database = office.server.database();
+    let fixture = AccountsFixture::on(backend).await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
+    let database = fixture.server.database();
     for round in 0..5 {
         let old = clone.tip();
         let pushes = ["laptop", "desktop"].map(|name| {
@@ -333,8 +335,8 @@ async fn of_two_pushes_at_the_same_moment_one_is_stored(backend: Backend) {
         let request = ("POST", "/All-Users/git-receive-pack", PUSH_TYPE);
         let [(first, one), (second, other)] = &pushes;
         let begun = (
-            office.begin_late(request, &jdoe, one.len()).await,
-            office.begin_late(request, &jdoe, other.len()).await,
+            fixture.begin_late(request, &jdoe, one.len()).await,
+            fixture.begin_late(request, &jdoe, other.len()).await,
         );
         let reports = tokio::join!(end_late(begun.0, one), end_late(begun.1, other));
         let accepted = |report: &str| report.contains("\n0017ok refs/users/self\n");
@@ -357,11 +359,11 @@ async fn of_two_pushes_at_the_same_moment_one_is_stored(backend: Backend) {
 }
 
 async fn nothing_of_a_refused_push_is_kept(backend: Backend) {
-    let office = Office::on(backend).await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
-    let (start, database) = (clone.tip(), office.server.database());
-    let quarantine = office.server.data_dir().join("all-users/pushed");
+    let fixture = AccountsFixture::on(backend).await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
+    let (start, database) = (clone.tip(), fixture.server.database());
+    let quarantine = fixture.server.data_dir().join("all-users/pushed");
     let stored = account_objects(&database).await;
     let own = ["origin", "HEAD:refs/users/self"];
     let beside = ["HEAD:refs/heads/main"];
@@ -404,11 +406,11 @@ async fn nothing_of_a_refused_push_is_kept(backend: Backend) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_changes_nothing_and_tells_what_git_knows_without_the_server() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let start = clone.tip();
-    let before = git(&office.mirror(ADMIN, "before.git"), &["for-each-ref"]).out;
+    let before = git(&fixture.mirror(ADMIN, "before.git"), &["for-each-ref"]).out;
     let own = "HEAD:refs/users/self";
     let dry = || {
         let said = clone.push(&["--dry-run", "--porcelain", "origin", own]);
@@ -422,7 +424,7 @@ async fn a_dry_run_changes_nothing_and_tells_what_git_knows_without_the_server()
     // git does not ask the server, whose verdict only a push brings.
     clone.commit("account.config", "[account\n");
     assert_eq!(dry().0, 0);
-    let after = git(&office.mirror(ADMIN, "after.git"), &["for-each-ref"]).out;
+    let after = git(&fixture.mirror(ADMIN, "after.git"), &["for-each-ref"]).out;
     assert_eq!(before, after);
     let refused = push();
     assert_eq!(refused.code, 1);
@@ -452,9 +454,9 @@ async fn a_dry_run_changes_nothing_and_tells_what_git_knows_without_the_server()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_keys_are_warnings_with_the_nearest_name() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     clone.commit(
         "account.config",
         "[account]\n\tpreferredEmail = jdoe@example.com\n\tfulName = John Doe\n",
@@ -466,18 +468,18 @@ async fn unknown_keys_are_warnings_with_the_nearest_name() {
         "remote: warning: account.config:3: unknown key `fulName`; did you mean `fullName`?\n";
     assert!(said.starts_with(warning), "{said}");
     // The file stays as it is.
-    let there = office.clone_of(&jdoe, "there");
+    let there = fixture.clone_of(&jdoe, "there");
     assert_eq!(there.tip(), clone.tip());
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["name"], serde_json::Value::Null, "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_copy_for_clients_is_made_again() {
-    let office = Office::open().await;
-    let (number, jdoe) = office.person("jdoe");
-    office.clone_of(&jdoe, "first");
-    let copy = office
+    let fixture = AccountsFixture::open().await;
+    let (number, jdoe) = fixture.person("jdoe");
+    fixture.clone_of(&jdoe, "first");
+    let copy = fixture
         .server
         .data_dir()
         .join(format!("all-users/{number}.git"));
@@ -491,21 +493,24 @@ async fn a_damaged_copy_for_clients_is_made_again() {
         }
     }
     assert!(cut_off > 3, "{cut_off} objects");
-    let clone = office.clone_of(&jdoe, "second");
+    let clone = fixture.clone_of(&jdoe, "second");
     assert!(
         clone
             .git(&["show", "HEAD:account.config"])
             .contains("jdoe@example.com")
     );
-    office.server.logged("is made again").await;
+    fixture.server.logged("is made again").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_active_accounts_with_the_right_password_get_in() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
     let attempt = |credentials: &str| {
-        let said = git(office.dir.path(), &["ls-remote", &office.url(credentials)]);
+        let said = git(
+            fixture.dir.path(),
+            &["ls-remote", &fixture.url(credentials)],
+        );
         (said.code, said.err)
     };
     assert_eq!(attempt(&jdoe).0, 0);
@@ -513,34 +518,34 @@ async fn only_active_accounts_with_the_right_password_get_in() {
     assert_eq!(attempt("nobody:x").0, 128);
     assert_eq!(attempt("").0, 128);
     // The browser of somebody who has signed in sends nothing on behalf of another page.
-    let push = format!("{}/git-receive-pack", office.url(ADMIN));
+    let push = format!("{}/git-receive-pack", fixture.url(ADMIN));
     let page = reqwest::Client::new()
         .post(push)
         .header("content-type", "text/plain");
     let refused = page.body("0000").send().await.unwrap();
     assert_eq!(refused.status(), 415);
     // A name of another site that leads here is no way in.
-    let listing = format!("{}/info/refs?service=git-upload-pack", office.url(ADMIN));
+    let listing = format!("{}/info/refs?service=git-upload-pack", fixture.url(ADMIN));
     let page = reqwest::Client::new()
         .get(listing)
         .header("host", "evil.example");
     assert_eq!(page.send().await.unwrap().status(), 421);
-    assert_eq!(office.accounts("deactivate", &["jdoe"]).code, 0);
+    assert_eq!(fixture.accounts("deactivate", &["jdoe"]).code, 0);
     let (code, error) = attempt(&jdoe);
     assert_eq!(code, 128);
     assert!(error.contains("The account is inactive"), "{error}");
-    assert_eq!(office.accounts("activate", &["jdoe"]).code, 0);
+    assert_eq!(fixture.accounts("activate", &["jdoe"]).code, 0);
     assert_eq!(attempt(&jdoe).0, 0);
-    assert_eq!(office.accounts("password", &["jdoe", "--remove"]).code, 0);
+    assert_eq!(fixture.accounts("password", &["jdoe", "--remove"]).code, 0);
     assert_eq!(attempt(&jdoe).0, 128);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clone_with_a_cut_off_history_can_push() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.empty("shallow", "jdoe@example.com");
-    let url = office.url(&jdoe);
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.empty("shallow", "jdoe@example.com");
+    let url = fixture.url(&jdoe);
     clone.git(&["fetch", "--quiet", "--depth=1", &url, "refs/users/self"]);
     clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
     assert_eq!(clone.git(&["rev-list", "--count", "HEAD"]).trim(), "1");
@@ -548,17 +553,17 @@ async fn a_clone_with_a_cut_off_history_can_push() {
     clone.commit("watch.config", WATCH);
     let pushed = clone.push(&[&url, "HEAD:refs/users/self"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let history = office.accounts("history", &["jdoe"]).out;
+    let history = fixture.accounts("history", &["jdoe"]).out;
     assert_eq!(history.lines().count(), 3, "{history}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_copy_of_the_administrator_follows_a_database_from_a_backup() {
-    let office = Office::open().await;
-    let (number, _) = office.person("jdoe");
-    let before = office.mirror(ADMIN, "before.git");
+    let fixture = AccountsFixture::open().await;
+    let (number, _) = fixture.person("jdoe");
+    let before = fixture.mirror(ADMIN, "before.git");
     let refs = git(&before, &["for-each-ref"]).out;
-    let copy = office.server.data_dir().join("all-users/all.git");
+    let copy = fixture.server.data_dir().join("all-users/all.git");
     let tip = git(&before, &["rev-parse", "refs/meta/external-ids"]).out;
     let remove = |id: &str| {
         let file = copy.join(format!("objects/{}/{}", &id[..2], id[2..].trim()));
@@ -569,19 +574,19 @@ async fn the_copy_of_the_administrator_follows_a_database_from_a_backup() {
     let newest = "999 0123456789012345678901234567890123456789";
     std::fs::write(copy.join("lockkeeper-last"), newest).unwrap();
     remove(&tip);
-    let after = office.mirror(ADMIN, "after.git");
+    let after = fixture.mirror(ADMIN, "after.git");
     assert_eq!(git(&after, &["for-each-ref"]).out, refs);
     // A file is lost, and nothing else says so.
     remove(&tip);
     let user = format!("refs/users/00/{number}");
     remove(&git(&before, &["rev-parse", &format!("{user}^{{tree}}")]).out);
-    let healed = office.mirror(ADMIN, "healed.git");
+    let healed = fixture.mirror(ADMIN, "healed.git");
     assert_eq!(git(&healed, &["for-each-ref"]).out, refs);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_moves_to_another_server_with_its_password() {
-    let old = Office::open().await;
+    let old = AccountsFixture::open().await;
     let (number, jdoe) = old.person("jdoe");
     let copy = old.mirror(ADMIN, "copy.git");
     // Gerrit has accepted a submodule in the branch of an account.
@@ -605,7 +610,7 @@ async fn an_account_moves_to_another_server_with_its_password() {
     let without = run(&["commit-tree", "-p", &with, "-m", "gone", &old_tree]);
     run(&["update-ref", &user, &without]);
 
-    let new = Office::open().await;
+    let new = AccountsFixture::open().await;
     let imported = lockkeeper(
         &["accounts", "import", "git"],
         &new.server.database(),
@@ -622,7 +627,7 @@ async fn an_account_moves_to_another_server_with_its_password() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_an_account_has_fetched_is_a_complete_one() {
-    let old = Office::open().await;
+    let old = AccountsFixture::open().await;
     let (number, jdoe) = old.person("jdoe");
     let added = old.accounts("groups", &["Administrators", "--add", "jdoe"]);
     assert_eq!(added.code, 0, "{}", added.err);
@@ -634,7 +639,7 @@ async fn a_copy_that_an_account_has_fetched_is_a_complete_one() {
     let checked = crate::accounts::accounts(&["check", "--git", path]);
     assert_eq!((checked.code, checked.out.as_str()), (0, ""));
 
-    let new = Office::open().await;
+    let new = AccountsFixture::open().await;
     let imported = lockkeeper(
         &["accounts", "import", "git"],
         &new.server.database(),
@@ -659,10 +664,10 @@ async fn a_copy_that_an_account_has_fetched_is_a_complete_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_administrator_pushes_preferences_for_everybody() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.empty("defaults", "ops@lockkeeper.test");
-    clone.git(&["remote", "add", "origin", &office.url(ADMIN)]);
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.empty("defaults", "ops@lockkeeper.test");
+    clone.git(&["remote", "add", "origin", &fixture.url(ADMIN)]);
     let push = ["origin", "HEAD:refs/users/default"];
     clone.commit("preferences.config", "[diff]\n\ttabSize = wide\n");
     let refused = clone.refused(&push);
@@ -684,10 +689,10 @@ async fn the_administrator_pushes_preferences_for_everybody() {
     assert!(rewritten.contains("non-fast-forward"), "{rewritten}");
 
     // They hold for everybody, who can read them.
-    let preferences = office.api(reqwest::Method::GET, &jdoe, "/self/preferences.diff");
+    let preferences = fixture.api(reqwest::Method::GET, &jdoe, "/self/preferences.diff");
     let preferences: serde_json::Value = preferences.send().await.unwrap().json().await.unwrap();
     assert_eq!(preferences["tab_size"], 2, "{preferences}");
-    let own = office.clone_of(&jdoe, "jdoe");
+    let own = fixture.clone_of(&jdoe, "jdoe");
     let listed = own.git(&["ls-remote", "origin", "refs/users/default"]);
     assert!(listed.contains("refs/users/default"), "{listed}");
 }

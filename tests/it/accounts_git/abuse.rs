@@ -13,7 +13,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 use sha1::{Digest as _, Sha1};
 
-use crate::support::office::{ADMIN, Office, WATCH, git, object_id, words_of};
+use crate::support::accounts_fixture::{ADMIN, AccountsFixture, WATCH, git, object_id, words_of};
 use crate::support::rows::account_objects;
 
 /// A pack without objects: header, and its checksum.
@@ -32,8 +32,8 @@ pub(super) fn push_body(old: &str, new: &str, pack: &[u8]) -> Vec<u8> {
 }
 
 /// Posts a push, and returns the report with the lines for people.
-async fn post(office: &Office, credentials: &str, body: Vec<u8>) -> String {
-    let url = format!("{}/git-receive-pack", office.url(credentials));
+async fn post(fixture: &AccountsFixture, credentials: &str, body: Vec<u8>) -> String {
+    let url = format!("{}/git-receive-pack", fixture.url(credentials));
     let request = reqwest::Client::new().post(url);
     let request = request.header("content-type", PUSH_TYPE);
     let answer = request.body(body).send().await.unwrap();
@@ -65,46 +65,48 @@ fn small_pack(kind: u8, mut size: usize, base: &[u8], content: &[u8]) -> Vec<u8>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_of_the_commit_that_is_there_changes_nothing() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let tip = office.clone_of(&jdoe, "jdoe").tip();
-    let before = office.accounts("show", &["jdoe", "--json"]).out;
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let tip = fixture.clone_of(&jdoe, "jdoe").tip();
+    let before = fixture.accounts("show", &["jdoe", "--json"]).out;
     for pack in [&[][..], &EMPTY_PACK] {
-        let report = post(&office, &jdoe, push_body(&tip, &tip, pack)).await;
+        let report = post(&fixture, &jdoe, push_body(&tip, &tip, pack)).await;
         assert!(
             report.contains("ng refs/users/self non-fast-forward"),
             "{report}"
         );
     }
-    assert_eq!(office.accounts("show", &["jdoe", "--json"]).out, before);
+    assert_eq!(fixture.accounts("show", &["jdoe", "--json"]).out, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_locked_out_during_a_push_does_not_get_back_in_by_it() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let old = clone.tip();
     clone.commit("watch.config", WATCH);
     let body = push_body(&old, &clone.tip(), &clone.pack_since(&old));
 
     let request = ("POST", "/All-Users/git-receive-pack", PUSH_TYPE);
-    let lock_out = || assert_eq!(office.accounts("deactivate", &["jdoe"]).code, 0);
-    let answer = office.with_late_body(request, &jdoe, &body, lock_out).await;
+    let lock_out = || assert_eq!(fixture.accounts("deactivate", &["jdoe"]).code, 0);
+    let answer = fixture
+        .with_late_body(request, &jdoe, &body, lock_out)
+        .await;
     assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["inactive"], true, "{shown}");
-    assert_eq!(office.accounts("activate", &["jdoe"]).code, 0);
-    let history = office.accounts("history", &["jdoe"]).out;
+    assert_eq!(fixture.accounts("activate", &["jdoe"]).code, 0);
+    let history = fixture.accounts("history", &["jdoe"]).out;
     assert!(!history.contains("Edit"), "{history}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_file_keeps_nobody_from_being_locked_out() {
     const LIMIT: usize = 64 * 1024;
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let mut text =
         String::from("[account]\n\tfullName = J. Doe\n\tpreferredEmail = jdoe@example.com\n");
     while text.len() < LIMIT {
@@ -116,9 +118,9 @@ async fn a_full_file_keeps_nobody_from_being_locked_out() {
     let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
 
-    let locked_out = office.accounts("deactivate", &["jdoe"]);
+    let locked_out = fixture.accounts("deactivate", &["jdoe"]);
     assert_eq!(locked_out.code, 0, "{}", locked_out.err);
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     let kept = (&shown["inactive"], &shown["name"], &shown["email"]);
     assert_eq!(
         kept,
@@ -129,9 +131,9 @@ async fn a_full_file_keeps_nobody_from_being_locked_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let blob = clone.git(&["rev-parse", "HEAD:account.config"]);
     let mut listing = format!("100644 blob {}\t", blob.trim()).into_bytes();
     listing.extend_from_slice(b"name-\xff\n");
@@ -144,7 +146,7 @@ async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
     let mut pack = EMPTY_PACK;
     pack[8..12].copy_from_slice(&20_001u32.to_be_bytes());
     let body = push_body(&clone.tip(), commit.trim(), &pack);
-    let report = post(&office, &jdoe, body).await;
+    let report = post(&fixture, &jdoe, body).await;
     assert!(
         report.contains("the push has 20001 objects; the limit is 20000"),
         "{report}"
@@ -154,20 +156,20 @@ async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_pack_with_a_huge_object_does_not_get_the_memory_for_it() {
     const DIRECTORY: u8 = 2;
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let old = office.clone_of(&jdoe, "jdoe").tip();
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let old = fixture.clone_of(&jdoe, "jdoe").tip();
     let pack = small_pack(DIRECTORY, 1 << 30, &[], b"");
-    let report = post(&office, &jdoe, push_body(&old, &"1".repeat(40), &pack)).await;
+    let report = post(&fixture, &jdoe, push_body(&old, &"1".repeat(40), &pack)).await;
     let why = "the pushed objects are not accepted: fatal: Out of memory";
     assert!(report.contains(why), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_file_is_refused_although_a_later_commit_removes_it() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     clone.commit("large", &"x".repeat(64 * 1024 + 1));
     clone.git(&["rm", "--quiet", "large"]);
     clone.commit("small", "x");
@@ -181,13 +183,13 @@ async fn a_large_file_is_refused_although_a_later_commit_removes_it() {
 /// git does this for each command if the address names the user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_password_is_no_guess() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
     let ask = async |credentials: &str| {
         let (user, password) = credentials.split_once(':').unwrap();
         let url = format!(
             "{}/All-Users/info/refs?service=git-upload-pack",
-            office.server.url()
+            fixture.server.url()
         );
         let request = reqwest::Client::new().get(url);
         let answer = request.basic_auth(user, Some(password)).send().await;
@@ -202,9 +204,9 @@ async fn an_empty_password_is_no_guess() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_branch_as_large_as_it_may_be_takes_no_more_but_a_lock_out() {
-    let mut office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let mut fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     clone.git(&["rm", "--quiet", "account.config"]);
     std::fs::create_dir(clone.dir.join("notes")).unwrap();
     for number in 0..99 {
@@ -213,24 +215,24 @@ async fn a_branch_as_large_as_it_may_be_takes_no_more_but_a_lock_out() {
     clone.commit("last", "x");
     let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let one_more = office.accounts("set", &["jdoe", "--status", "OOO"]);
+    let one_more = fixture.accounts("set", &["jdoe", "--status", "OOO"]);
     assert_eq!(one_more.code, 1);
     assert!(
         one_more.err.contains("there are 101 files"),
         "{}",
         one_more.err
     );
-    let locked_out = office.accounts("deactivate", &["jdoe"]);
+    let locked_out = fixture.accounts("deactivate", &["jdoe"]);
     assert_eq!(locked_out.code, 0, "{}", locked_out.err);
     // The file that says so is one too many.
-    office.has_unusable = true;
+    fixture.has_unusable = true;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_with_a_full_history_takes_no_pushes_and_can_be_changed() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let mut random = StdRng::seed_from_u64(7);
     let mut large = || {
         for file in 0..15 {
@@ -264,10 +266,10 @@ async fn an_account_with_a_full_history_takes_no_pushes_and_can_be_changed() {
         refused.contains("HEAD -> refs/users/self (the account is full)"),
         "{refused}"
     );
-    let status = office.api(Method::PUT, &jdoe, "/self/status");
+    let status = fixture.api(Method::PUT, &jdoe, "/self/status");
     let status = status.json(&json!({"status": "OOO"})).send().await;
     assert_eq!(status.unwrap().status(), StatusCode::OK);
-    let removed = office.accounts("set", &["jdoe", "--status", ""]);
+    let removed = fixture.accounts("set", &["jdoe", "--status", ""]);
     assert_eq!(removed.code, 0, "{}", removed.err);
     // What has no meaning can be removed by the administrator of the server.
     clone.git(&["fetch", "--quiet", "origin", "refs/users/self"]);
@@ -275,25 +277,25 @@ async fn an_account_with_a_full_history_takes_no_pushes_and_can_be_changed() {
     clone.git(&["rm", "--quiet", "0"]);
     clone.git(&["config", "user.email", "ops@lockkeeper.test"]);
     clone.git(&["commit", "--quiet", "--message", "Edit"]);
-    let pushed = clone.push(&[&office.url(ADMIN), "HEAD:refs/users/00/1000000"]);
+    let pushed = clone.push(&[&fixture.url(ADMIN), "HEAD:refs/users/00/1000000"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
 }
 
 /// git on the client packs nothing that leads to an object that is not there, so these packs are made by hand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched() {
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
-    office.person("kim");
-    let all = office.mirror(ADMIN, "all.git");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
+    fixture.person("kim");
+    let all = fixture.mirror(ADMIN, "all.git");
     let id = |name: &str| object_id(&all, name);
     let commit = id("refs/users/01/1000001");
     let tree = id("refs/users/01/1000001^{tree}");
     let blob = id("refs/users/01/1000001:account.config");
     let notes = id("refs/meta/external-ids");
-    let clone = office.clone_of(&jdoe, "jdoe");
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let old = clone.tip();
-    let database = office.server.database();
+    let database = fixture.server.database();
     let stored = account_objects(&database).await;
 
     let mut pushes = Vec::new();
@@ -333,14 +335,14 @@ async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched(
     // Their commit as it is.
     pushes.push((commit.clone(), EMPTY_PACK.to_vec(), "non-fast-forward"));
     for (new, pack, reason) in &pushes {
-        let report = post(&office, &jdoe, push_body(&old, new, pack)).await;
+        let report = post(&fixture, &jdoe, push_body(&old, new, pack)).await;
         let refused = format!("ng refs/users/self {reason}\n");
         assert!(report.contains(&refused), "{new}: {report}");
     }
 
     // A client that has none of it gets none of it.
-    let late = office.empty("late", "jdoe@example.com");
-    let url = office.url(&jdoe);
+    let late = fixture.empty("late", "jdoe@example.com");
+    let url = fixture.url(&jdoe);
     for version in ["protocol.version=0", "protocol.version=2"] {
         for secret in &secrets {
             let fetch = ["-c", version, "fetch", "--quiet", &url, secret];
@@ -365,7 +367,7 @@ async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched(
     assert!(own.starts_with(line(&format!("ACK {old} common\n")).as_bytes()));
 
     assert_eq!(account_objects(&database).await, stored);
-    let quarantine = office.server.data_dir().join("all-users/pushed");
+    let quarantine = fixture.server.data_dir().join("all-users/pushed");
     assert_eq!(std::fs::read_dir(quarantine).unwrap().count(), 0);
     let listed = clone.git(&["ls-remote", "origin", "refs/users/self"]);
     assert_eq!(listed, format!("{old}\trefs/users/self\n"));
@@ -376,13 +378,13 @@ async fn pushed_objects_that_name_hidden_ones_are_refused_and_cannot_be_fetched(
 async fn wrong_passwords_make_their_address_wait_and_no_other() {
     const LISTING: &str = "/All-Users/info/refs?service=git-upload-pack";
     const OWN: &str = "/api/accounts/self";
-    let office = Office::open().await;
-    let (_, jdoe) = office.person("jdoe");
+    let fixture = AccountsFixture::open().await;
+    let (_, jdoe) = fixture.person("jdoe");
     let ask = async |from: &str, path: &str, credentials: &str| {
         let address: IpAddr = from.parse().unwrap();
         let client = reqwest::Client::builder().no_proxy().local_address(address);
         let (user, password) = credentials.split_once(':').unwrap();
-        let url = format!("{}{path}", office.server.url());
+        let url = format!("{}{path}", fixture.server.url());
         let request = client.build().unwrap().get(url);
         let answer = request.basic_auth(user, Some(password)).send().await;
         let answer = answer.unwrap();
@@ -404,6 +406,6 @@ async fn wrong_passwords_make_their_address_wait_and_no_other() {
         assert_eq!(ask(mallory, path, &jdoe).await, (429, true), "{path}");
         assert_eq!(ask(other, path, &jdoe).await, (200, false), "{path}");
     }
-    let said = git(office.dir.path(), &["ls-remote", &office.url(&jdoe)]);
+    let said = git(fixture.dir.path(), &["ls-remote", &fixture.url(&jdoe)]);
     assert_eq!(said.code, 0, "{}", said.err);
 }

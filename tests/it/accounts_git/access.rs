@@ -6,24 +6,24 @@ use insta::assert_snapshot;
 
 use super::without_ids;
 use crate::accounts_api::see_pulls;
+use crate::support::accounts_fixture::{ADMIN, AccountsFixture, Clone, WATCH, git, words_of};
 use crate::support::db::execute_on;
-use crate::support::office::{ADMIN, Clone, Office, WATCH, git, words_of};
 use crate::support::program::{Said, lockkeeper};
 
 const REF: &str = "refs/meta/config";
 
 /// Creates an administrator, and returns their number and their credentials.
-fn administrator(office: &Office, name: &str) -> (String, String) {
-    let (number, credentials) = office.person(name);
-    let added = office.accounts("groups", &["Administrators", "--add", name]);
+fn administrator(fixture: &AccountsFixture, name: &str) -> (String, String) {
+    let (number, credentials) = fixture.person(name);
+    let added = fixture.accounts("groups", &["Administrators", "--add", name]);
     assert_eq!(added.code, 0, "{}", added.err);
     (number, credentials)
 }
 
 /// Returns a clone with the access control as it is.
-fn config(office: &Office, credentials: &str, email: &str, dir: &str) -> Clone {
-    let clone = office.empty(dir, email);
-    clone.git(&["remote", "add", "origin", &office.url(credentials)]);
+fn config(fixture: &AccountsFixture, credentials: &str, email: &str, dir: &str) -> Clone {
+    let clone = fixture.empty(dir, email);
+    clone.git(&["remote", "add", "origin", &fixture.url(credentials)]);
     clone.git(&["fetch", "--quiet", "origin", REF]);
     clone.git(&["checkout", "--quiet", "--detach", "FETCH_HEAD"]);
     clone
@@ -35,8 +35,11 @@ fn push(clone: &Clone) {
 }
 
 /// Returns the refs that somebody is shown.
-fn refs(office: &Office, credentials: &str) -> Vec<String> {
-    let said = git(office.dir.path(), &["ls-remote", &office.url(credentials)]);
+fn refs(fixture: &AccountsFixture, credentials: &str) -> Vec<String> {
+    let said = git(
+        fixture.dir.path(),
+        &["ls-remote", &fixture.url(credentials)],
+    );
     assert_eq!(said.code, 0, "{}", said.err);
     let names = said
         .out
@@ -48,38 +51,38 @@ fn refs(office: &Office, credentials: &str) -> Vec<String> {
         .collect()
 }
 
-fn import(office: &Office, copy: &Path) -> Said {
+fn import(fixture: &AccountsFixture, copy: &Path) -> Said {
     let copy = copy.to_str().unwrap();
-    let database = office.server.database();
+    let database = fixture.server.database();
     lockkeeper(&["accounts", "import", "git"], &database, &[copy], &[])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_administrator_gives_a_group_a_look_at_all_branches_and_takes_it_away() {
-    let office = Office::open().await;
-    let created = office.accounts("create", &["root", "--group", "Administrators"]);
+    let fixture = AccountsFixture::open().await;
+    let created = fixture.accounts("create", &["root", "--group", "Administrators"]);
     assert_eq!(
         (created.code, created.out.as_str()),
         (0, "1000000\n"),
         "{}",
         created.err
     );
-    let password = office.accounts("password", &["root"]).out;
+    let password = fixture.accounts("password", &["root"]).out;
     let root = format!("root:{}", password.trim());
-    let (kim, kims) = office.person("kim");
-    office.person("jdoe");
-    let listed = office.accounts("groups", &[]).out;
+    let (kim, kims) = fixture.person("kim");
+    fixture.person("jdoe");
+    let listed = fixture.accounts("groups", &[]).out;
     assert_eq!(listed, "Administrators: 1000000 root\n");
 
     // A new server shows which rules hold, so that they can be changed.
-    let clone = config(&office, &root, "1000000@lockkeeper.test", "config");
+    let clone = config(&fixture, &root, "1000000@lockkeeper.test", "config");
     let rules = clone.git(&["show", "HEAD:project.config"]);
     assert_snapshot!("the rules of a new server", rules);
     assert_eq!(
-        refs(&office, &kims),
+        refs(&fixture, &kims),
         ["refs/users/01/1000001", "refs/users/self"]
     );
-    assert!(refs(&office, &root).contains(&"refs/meta/external-ids".to_owned()));
+    assert!(refs(&fixture, &root).contains(&"refs/meta/external-ids".to_owned()));
 
     clone.commit(
         "project.config",
@@ -92,13 +95,13 @@ async fn the_first_administrator_gives_a_group_a_look_at_all_branches_and_takes_
         ),
     );
     push(&clone);
-    let listed = office.accounts("groups", &[]).out;
+    let listed = fixture.accounts("groups", &[]).out;
     assert_eq!(
         listed,
         "Administrators: 1000000 root\nAuditors: 1000001 kim\n"
     );
     assert_eq!(
-        refs(&office, &kims),
+        refs(&fixture, &kims),
         [
             "refs/users/00/1000000",
             "refs/users/01/1000001",
@@ -106,7 +109,7 @@ async fn the_first_administrator_gives_a_group_a_look_at_all_branches_and_takes_
             "refs/users/self"
         ]
     );
-    let auditor = office.clone_of(&kims, "auditor");
+    let auditor = fixture.clone_of(&kims, "auditor");
     auditor.git(&["fetch", "--quiet", "origin", "refs/users/02/1000002"]);
     let theirs = auditor.git(&["rev-parse", "FETCH_HEAD"]);
     // A look is no change.
@@ -115,29 +118,29 @@ async fn the_first_administrator_gives_a_group_a_look_at_all_branches_and_takes_
     let refused = auditor.refused(&["origin", "HEAD:refs/users/02/1000002"]);
     assert_snapshot!("a look is no change", without_ids(&refused));
 
-    let removed = office.accounts("groups", &["Auditors", "--remove", "kim"]);
+    let removed = fixture.accounts("groups", &["Auditors", "--remove", "kim"]);
     assert_eq!(removed.code, 0, "{}", removed.err);
     assert_eq!(
-        refs(&office, &kims),
+        refs(&fixture, &kims),
         ["refs/users/01/1000001", "refs/users/self"]
     );
     // Nothing that kim could fetch before is left for a fetch by its id.
-    let late = office.empty("late", "kim@example.com");
+    let late = fixture.empty("late", "kim@example.com");
     let fetched = git(
         &late.dir,
-        &["fetch", "--quiet", &office.url(&kims), theirs.trim()],
+        &["fetch", "--quiet", &fixture.url(&kims), theirs.trim()],
     );
     assert_ne!(fetched.code, 0, "an object of another account was fetched");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_access_control_that_breaks_a_rule_is_refused() {
-    let office = Office::open().await;
-    let (number, root) = administrator(&office, "root");
-    let (kim, kims) = office.person("kim");
-    let clone = config(&office, &root, "root@example.com", "config");
+    let fixture = AccountsFixture::open().await;
+    let (number, root) = administrator(&fixture, "root");
+    let (kim, kims) = fixture.person("kim");
+    let clone = config(&fixture, &root, "root@example.com", "config");
     let start = clone.git(&["rev-parse", "HEAD"]);
-    let before = office.accounts("groups", &[]).out;
+    let before = fixture.accounts("groups", &[]).out;
     let mut said = String::new();
     let mut attempt = |what: &str, file: &str, text: &str| {
         clone.commit(file, text);
@@ -174,18 +177,18 @@ async fn an_access_control_that_breaks_a_rule_is_refused() {
         "[capability]\n\tadministrateServer = group Registered Users\n",
     );
     attempt("rights", "rights.config", "[server]\n\tread = group A\n");
-    office.accounts("deactivate", &["kim"]);
+    fixture.accounts("deactivate", &["kim"]);
     attempt(
         "an administrator who is locked out",
         "groups.config",
         &format!("[group \"Administrators\"]\n\tmember = {kim}\n"),
     );
-    office.accounts("activate", &["kim"]);
+    fixture.accounts("activate", &["kim"]);
     assert_snapshot!(said);
-    assert_eq!(office.accounts("groups", &[]).out, before);
+    assert_eq!(fixture.accounts("groups", &[]).out, before);
 
     // Others are not let near it.
-    let clone = office.clone_of(&kims, "kim");
+    let clone = fixture.clone_of(&kims, "kim");
     clone.git(&["checkout", "--quiet", "--orphan", "mine"]);
     let mine = format!("[group \"Administrators\"]\n\tmember = {kim}\n");
     clone.commit("groups.config", &mine);
@@ -197,19 +200,19 @@ async fn an_access_control_that_breaks_a_rule_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_gives_nobody_the_branch_or_the_keys_of_somebody_with_more_power() {
-    let office = Office::open().await;
-    let (root, root_credentials) = administrator(&office, "root");
-    let (_, helper) = office.person("helper");
-    let (jdoe, _) = office.person("jdoe");
-    let added = office.accounts("groups", &["Helpdesk", "--add", "helper", "--new"]);
+    let fixture = AccountsFixture::open().await;
+    let (root, root_credentials) = administrator(&fixture, "root");
+    let (_, helper) = fixture.person("helper");
+    let (jdoe, _) = fixture.person("jdoe");
+    let added = fixture.accounts("groups", &["Helpdesk", "--add", "helper", "--new"]);
     assert_eq!(added.code, 0, "{}", added.err);
-    let rules = config(&office, &root_credentials, "root@example.com", "config");
+    let rules = config(&fixture, &root_credentials, "root@example.com", "config");
     let old = rules.git(&["show", "HEAD:project.config"]);
     let more = "[access \"refs/users/*\"]\n\tread = group Helpdesk\n\tpush = group Helpdesk\n";
     rules.commit("project.config", &format!("{old}{more}"));
     push(&rules);
 
-    let clone = office.clone_of(&helper, "helper");
+    let clone = fixture.clone_of(&helper, "helper");
     let mut said = String::new();
     let mut attempt = |branch: &str, file: &str, text: &str| {
         clone.git(&["fetch", "--quiet", "origin", branch]);
@@ -235,17 +238,17 @@ async fn a_rule_gives_nobody_the_branch_or_the_keys_of_somebody_with_more_power(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn administrators_push_what_the_web_user_may_push() {
-    let office = Office::open().await;
-    let (_, root) = administrator(&office, "root");
-    let (jdoe, _) = office.person("jdoe");
-    let clone = office.clone_of(&root, "root");
+    let fixture = AccountsFixture::open().await;
+    let (_, root) = administrator(&fixture, "root");
+    let (jdoe, _) = fixture.person("jdoe");
+    let clone = fixture.clone_of(&root, "root");
     let branch = format!("refs/users/01/{jdoe}");
     clone.git(&["fetch", "--quiet", "origin", &branch]);
     clone.git(&["checkout", "--quiet", "--detach", "FETCH_HEAD"]);
     clone.commit("account.config", "[account]\n\tactive = false\n");
     let pushed = clone.push(&["origin", &format!("HEAD:{branch}")]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let shown = office.accounts("show", &["jdoe"]).out;
+    let shown = fixture.accounts("show", &["jdoe"]).out;
     assert!(shown.contains("inactive"), "{shown}");
 
     // Not even they make or remove an account by a push.
@@ -280,14 +283,17 @@ async fn administrators_push_what_the_web_user_may_push() {
     assert_eq!(pushed.code, 0, "{}", pushed.err);
 
     // `self` is the branch of the account that asks, also for those who read everything.
-    let (_, other) = administrator(&office, "other");
+    let (_, other) = administrator(&fixture, "other");
     let own = |credentials: &str| {
-        let url = office.url(credentials);
-        let said = git(office.dir.path(), &["ls-remote", &url, "refs/users/self"]);
+        let url = fixture.url(credentials);
+        let said = git(fixture.dir.path(), &["ls-remote", &url, "refs/users/self"]);
         said.out.split_once('\t').unwrap().0.to_owned()
     };
     let tip = |name: &str| {
-        let said = git(office.dir.path(), &["ls-remote", &office.url(ADMIN), name]);
+        let said = git(
+            fixture.dir.path(),
+            &["ls-remote", &fixture.url(ADMIN), name],
+        );
         said.out.split_once('\t').unwrap().0.to_owned()
     };
     assert_eq!(own(&root), tip("refs/users/00/1000000"));
@@ -297,10 +303,10 @@ async fn administrators_push_what_the_web_user_may_push() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
-    let office = Office::open().await;
-    let (root, credentials) = administrator(&office, "root");
-    see_pulls(&office, 3).await;
-    let clone = office.clone_of(&credentials, "root");
+    let fixture = AccountsFixture::open().await;
+    let (root, credentials) = administrator(&fixture, "root");
+    see_pulls(&fixture, 3).await;
+    let clone = fixture.clone_of(&credentials, "root");
     let blob = |text: &str| {
         let file = clone.dir.join("text");
         std::fs::write(&file, text).unwrap();
@@ -319,7 +325,7 @@ async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
     }
     let pushed = push("1000100", "refs/sequences/accounts");
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let shown = office.accounts("show", &["root", "--json"]).json();
+    let shown = fixture.accounts("show", &["root", "--json"]).json();
     assert_eq!(
         shown["starred_changes"],
         serde_json::json!([
@@ -328,7 +334,7 @@ async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
         ]),
         "{shown}"
     );
-    assert_eq!(office.accounts("create", &["next"]).out, "1000100\n");
+    assert_eq!(fixture.accounts("create", &["next"]).out, "1000100\n");
     let removed = clone.push(&["origin", &format!(":{}", star(2))]);
     assert_eq!(removed.code, 0, "{}", removed.err);
 
@@ -363,13 +369,13 @@ async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
     assert_snapshot!(said);
 
     // Others may fetch their own stars, and change them by the API only.
-    let (number, jdoe) = office.person("jdoe");
-    let starred = office.api(reqwest::Method::PUT, &jdoe, "/self/starred.changes/1");
+    let (number, jdoe) = fixture.person("jdoe");
+    let starred = fixture.api(reqwest::Method::PUT, &jdoe, "/self/starred.changes/1");
     assert_eq!(starred.send().await.unwrap().status(), 204);
     let own = format!("refs/starred-changes/01/1/{number}");
-    assert!(refs(&office, &jdoe).contains(&own));
-    assert!(!refs(&office, &jdoe).contains(&star(1)));
-    let clone = office.clone_of(&jdoe, "jdoe");
+    assert!(refs(&fixture, &jdoe).contains(&own));
+    assert!(!refs(&fixture, &jdoe).contains(&star(1)));
+    let clone = fixture.clone_of(&jdoe, "jdoe");
     let refused = clone.refused(&["origin", &format!(":{own}")]);
     assert_snapshot!(
         "a star of somebody without the capability",
@@ -380,22 +386,22 @@ async fn stars_and_the_sequence_are_pushed_with_access_to_the_database() {
 /// Without the ref, the numbers of the accounts say what is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sequence_that_is_begun_again_is_above_all_accounts() {
-    let office = Office::open().await;
-    let (_, credentials) = administrator(&office, "root");
-    assert_eq!(office.person("jdoe").0, "1000001");
+    let fixture = AccountsFixture::open().await;
+    let (_, credentials) = administrator(&fixture, "root");
+    assert_eq!(fixture.person("jdoe").0, "1000001");
     // Nothing of Lockkeeper does this. The row of the highest account is lost with the ref.
     for damage in [
         "DELETE FROM account_refs WHERE name = 'refs/sequences/accounts'",
         "DELETE FROM accounts WHERE number = 1000001",
         "UPDATE account_updates SET number = number + 1",
     ] {
-        execute_on(&office.server.database(), damage).await;
+        execute_on(&fixture.server.database(), damage).await;
     }
-    let checked = office.accounts("check", &[]).out;
+    let checked = fixture.accounts("check", &[]).out;
     let missing =
         "refs/sequences/accounts: error: there is no next number, but account 1000001 exists; ";
     assert!(checked.starts_with(missing), "{checked}");
-    let created = office.accounts("create", &["next"]);
+    let created = fixture.accounts("create", &["next"]);
     assert_eq!(created.code, 1, "{}", created.out);
     assert!(
         created
@@ -405,7 +411,7 @@ async fn a_sequence_that_is_begun_again_is_above_all_accounts() {
         created.err
     );
 
-    let clone = office.clone_of(&credentials, "root");
+    let clone = fixture.clone_of(&credentials, "root");
     let target = |number: &str| {
         std::fs::write(clone.dir.join("number"), number).unwrap();
         let blob = clone.git(&["hash-object", "-w", "number"]);
@@ -421,32 +427,32 @@ async fn a_sequence_that_is_begun_again_is_above_all_accounts() {
     }
     let pushed = clone.push(&["--force", "origin", &target("1000002")]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    assert_eq!(office.accounts("create", &["next"]).out, "1000002\n");
-    let url = office.server.database();
+    assert_eq!(fixture.accounts("create", &["next"]).out, "1000002\n");
+    let url = fixture.server.database();
     let again = lockkeeper(&["reindex", "accounts"], &url, &[], &[]);
     assert_eq!(again.code, 0, "{}{}", again.out, again.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memberships_go_with_their_account() {
-    let office = Office::open().await;
-    administrator(&office, "root");
-    administrator(&office, "old");
-    office.person("new");
-    let merged = office.accounts("merge", &["old", "new"]);
+    let fixture = AccountsFixture::open().await;
+    administrator(&fixture, "root");
+    administrator(&fixture, "old");
+    fixture.person("new");
+    let merged = fixture.accounts("merge", &["old", "new"]);
     assert_eq!(merged.code, 0, "{}", merged.err);
     assert_eq!(
-        office.accounts("groups", &[]).out,
+        fixture.accounts("groups", &[]).out,
         "Administrators: 1000000 root, 1000002 new\n"
     );
-    office.accounts("deactivate", &["new"]);
-    let deleted = office.accounts("delete", &["new"]);
+    fixture.accounts("deactivate", &["new"]);
+    let deleted = fixture.accounts("delete", &["new"]);
     assert_eq!(deleted.code, 0, "{}", deleted.err);
     assert_eq!(
-        office.accounts("groups", &[]).out,
+        fixture.accounts("groups", &[]).out,
         "Administrators: 1000000 root\n"
     );
-    let unknown = office.accounts("groups", &["Adminstrators", "--add", "root"]);
+    let unknown = fixture.accounts("groups", &["Adminstrators", "--add", "root"]);
     assert_eq!(
         (unknown.code, unknown.err.as_str()),
         (
@@ -454,7 +460,7 @@ async fn memberships_go_with_their_account() {
             "error: there is no group `Adminstrators`; did you mean `Administrators`?\n"
         )
     );
-    let other = office.accounts("groups", &["Leads", "--add", "root"]);
+    let other = fixture.accounts("groups", &["Leads", "--add", "root"]);
     assert_eq!(
         (other.code, other.err.as_str()),
         (
@@ -462,13 +468,13 @@ async fn memberships_go_with_their_account() {
             "error: there is no group `Leads`; add `--new` to create it\n"
         )
     );
-    let new = office.accounts("groups", &["Operators", "--add", "root", "--new"]);
+    let new = fixture.accounts("groups", &["Operators", "--add", "root", "--new"]);
     assert_eq!(new.code, 0, "{}", new.err);
     assert_eq!(
-        office.accounts("groups", &["Operators"]).out,
+        fixture.accounts("groups", &["Operators"]).out,
         "Operators: 1000000 root\n"
     );
-    let unknown = office.accounts("groups", &["Operatros"]);
+    let unknown = fixture.accounts("groups", &["Operatros"]);
     assert_eq!(
         (unknown.code, unknown.err.as_str()),
         (
@@ -476,13 +482,13 @@ async fn memberships_go_with_their_account() {
             "error: there is no group `Operatros`; did you mean `Operators`?\n"
         )
     );
-    let last = office.accounts("groups", &["Administrators", "--remove", "root"]);
+    let last = fixture.accounts("groups", &["Administrators", "--remove", "root"]);
     assert_snapshot!("the last administrator goes", last.err);
-    let again = office.accounts("groups", &["Administrators", "--add", "root"]);
+    let again = fixture.accounts("groups", &["Administrators", "--add", "root"]);
     assert_eq!(again.code, 0, "{}", again.err);
-    let none = office.accounts("groups", &["Operators", "--remove", "old"]);
+    let none = fixture.accounts("groups", &["Operators", "--remove", "old"]);
     assert_eq!(none.code, 1, "{}", none.err);
-    let unknown = office.accounts("create", &["x", "--group", "Operatros"]);
+    let unknown = fixture.accounts("create", &["x", "--group", "Operatros"]);
     assert_eq!(
         (unknown.code, unknown.err.as_str()),
         (
@@ -491,8 +497,8 @@ async fn memberships_go_with_their_account() {
         )
     );
     // A copy takes groups and rules along, unless nobody could administrate the server by them.
-    let copy = office.mirror(ADMIN, "copy.git");
-    let other = Office::open().await;
+    let copy = fixture.mirror(ADMIN, "copy.git");
+    let other = AccountsFixture::open().await;
     let imported = import(&other, &copy);
     assert_eq!(
         (imported.code, imported.out.as_str()),
@@ -526,7 +532,7 @@ async fn memberships_go_with_their_account() {
          \tread = group Registered Users\n\tpush = group Registered Users\n",
     );
     gerrit.git(&["push", "--quiet", "origin", &format!("HEAD:{REF}")]);
-    let third = Office::open().await;
+    let third = AccountsFixture::open().await;
     let imported = import(&third, &copy);
     assert_eq!(imported.code, 0, "{}", imported.err);
     assert_snapshot!("rules of a Gerrit server are left out", imported.out);

@@ -2,7 +2,7 @@
 
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 
-use crate::support::office::{ADMIN, Clone, Office, WATCH};
+use crate::support::accounts_fixture::{ADMIN, AccountsFixture, Clone, WATCH};
 
 const REF: &str = "refs/meta/external-ids";
 
@@ -17,9 +17,9 @@ fn note(key: &str, account: &str, more: &str) -> String {
 }
 
 /// Returns a clone of the administrator with the external IDs as they are, as a branch and as notes.
-fn clone(office: &Office, dir: &str) -> Clone {
-    let clone = office.empty(dir, "ops@lockkeeper.test");
-    clone.git(&["remote", "add", "origin", &office.url(ADMIN)]);
+fn clone(fixture: &AccountsFixture, dir: &str) -> Clone {
+    let clone = fixture.empty(dir, "ops@lockkeeper.test");
+    clone.git(&["remote", "add", "origin", &fixture.url(ADMIN)]);
     again(&clone);
     clone
 }
@@ -30,18 +30,18 @@ fn again(clone: &Clone) {
     clone.git(&["checkout", "--quiet", "--detach", "refs/notes/external-ids"]);
 }
 
-fn messages(office: &Office, account: &str) -> Vec<String> {
-    let history = office.accounts("history", &[account]).out;
+fn messages(fixture: &AccountsFixture, account: &str) -> Vec<String> {
+    let history = fixture.accounts("history", &[account]).out;
     let message = |line: &str| line.rsplit("  ").next().unwrap().to_owned();
     history.lines().map(message).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
-    let office = Office::open().await;
-    let (jdoe, _) = office.person("jdoe");
-    let (kim, _) = office.person("kim");
-    let notes = clone(&office, "notes");
+    let fixture = AccountsFixture::open().await;
+    let (jdoe, _) = fixture.person("jdoe");
+    let (kim, _) = fixture.person("kim");
+    let notes = clone(&fixture, "notes");
     let put = |key: &str, text: &str| {
         std::fs::write(notes.dir.join("note.txt"), text).unwrap();
         let ids = ["notes", "--ref", "external-ids"];
@@ -53,15 +53,15 @@ async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
     put("gitlab:7", &note("gitlab:7", &jdoe, "\tcomment = kept\n"));
     let pushed = push();
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let shown = office.accounts("show", &["jdoe"]).out;
+    let shown = fixture.accounts("show", &["jdoe"]).out;
     assert!(
         shown.contains("github:583231") && shown.contains("gitlab:7"),
         "{shown}"
     );
     // One commit for both, without a file, on the branch of the account that they concern.
-    assert_eq!(messages(&office, "jdoe")[0], "Push External IDs");
-    assert_eq!(messages(&office, "jdoe").len(), 3);
-    assert_eq!(messages(&office, "kim")[0], "Generate HTTP Password");
+    assert_eq!(messages(&fixture, "jdoe")[0], "Push External IDs");
+    assert_eq!(messages(&fixture, "jdoe").len(), 3);
+    assert_eq!(messages(&fixture, "kim")[0], "Generate HTTP Password");
 
     put("github:583231", &note("github:583231", &kim, ""));
     notes.git(&[
@@ -74,7 +74,7 @@ async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
     let pushed = push();
     assert_eq!(pushed.code, 0, "{}", pushed.err);
     let ids = |account: &str| {
-        office.accounts("show", &[account, "--json"]).json()["external_ids"].clone()
+        fixture.accounts("show", &[account, "--json"]).json()["external_ids"].clone()
     };
     assert_eq!(ids("jdoe").as_array().unwrap().len(), 2, "{}", ids("jdoe"));
     assert!(
@@ -83,24 +83,24 @@ async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
         ids("kim")
     );
     for account in ["jdoe", "kim"] {
-        assert_eq!(messages(&office, account)[0], "Push External IDs");
+        assert_eq!(messages(&fixture, account)[0], "Push External IDs");
     }
     // What was pushed is what is there, to the commit.
     let there = notes.git(&["ls-remote", "origin", REF]);
     let tip = notes.git(&["rev-parse", "refs/notes/external-ids"]);
     assert!(there.starts_with(tip.trim()), "{there}");
-    office.assert_sound();
+    fixture.assert_sound();
     // The command line goes on from there.
-    let linked = office.accounts("link", &["jdoe", "gitlab:8"]);
+    let linked = fixture.accounts("link", &["jdoe", "gitlab:8"]);
     assert_eq!(linked.code, 0, "{}", linked.err);
     again(&notes);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_branch_and_external_ids_are_pushed_together_or_not_at_all() {
-    let office = Office::open().await;
-    let (jdoe, _) = office.person("jdoe");
-    let clone = clone(&office, "both");
+    let fixture = AccountsFixture::open().await;
+    let (jdoe, _) = fixture.person("jdoe");
+    let clone = clone(&fixture, "both");
     let branch = format!("refs/users/00/{jdoe}");
     let before = clone.git(&["ls-remote", "origin"]);
     let ids = |text: &str| {
@@ -122,7 +122,7 @@ async fn a_branch_and_external_ids_are_pushed_together_or_not_at_all() {
     ids(&note("github:7", &jdoe, ""));
     let pushed = clone.push(&push);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    let shown = fixture.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["watches"][0]["project"], "github.com/acme/infra");
     let there = clone.git(&["ls-remote", "origin", &branch]);
     assert!(
@@ -133,10 +133,10 @@ async fn a_branch_and_external_ids_are_pushed_together_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
-    let office = Office::open().await;
-    let (jdoe, jdoes) = office.person("jdoe");
-    let (kim, _) = office.person("kim");
-    let clone = clone(&office, "ids");
+    let fixture = AccountsFixture::open().await;
+    let (jdoe, jdoes) = fixture.person("jdoe");
+    let (kim, _) = fixture.person("kim");
+    let clone = clone(&fixture, "ids");
     let before = clone.git(&["ls-remote", "origin"]);
     let mut told = String::new();
     let mut refused = |what: &str, change: &dyn Fn()| {
@@ -206,7 +206,7 @@ async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
     insta::assert_snapshot!(told);
 
     // Nobody else may, and the history stays.
-    let own = office.clone_of(&jdoes, "jdoe");
+    let own = fixture.clone_of(&jdoes, "jdoe");
     let prohibited = own.refused(&["origin", &format!("HEAD:{REF}")]);
     let why = "takes the capability `accessDatabase`";
     assert!(prohibited.contains(why), "{prohibited}");

@@ -3,26 +3,26 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::accounts_fixture::{ADMIN, AccountsFixture};
 use crate::support::gerrit::{Gerrit, WATCHES};
-use crate::support::office::{ADMIN, Office};
 use crate::support::program::lockkeeper;
 
 /// Imports the accounts, and returns the credentials of Ben.
-fn import(office: &mut Office) -> String {
-    let copy = office.dir.path().join("gerrit.git");
+fn import(fixture: &mut AccountsFixture) -> String {
+    let copy = fixture.dir.path().join("gerrit.git");
     Gerrit::after_years().write(&copy);
     let copy = copy.to_str().unwrap();
-    let database = office.server.database();
+    let database = fixture.server.database();
     let imported = lockkeeper(&["accounts", "import", "git"], &database, &[copy], &[]);
     assert_eq!(imported.code, 0, "{}", imported.err);
-    office.has_unusable = true;
-    let password = office.accounts("password", &["ben"]);
+    fixture.has_unusable = true;
+    let password = fixture.accounts("password", &["ben"]);
     assert_eq!(password.code, 0, "{}", password.err);
     format!("ben:{}", password.out.trim())
 }
 
-async fn get(office: &Office, credentials: &str, path: &str) -> Value {
-    let answer = office.api(Method::GET, credentials, path).send().await;
+async fn get(fixture: &AccountsFixture, credentials: &str, path: &str) -> Value {
+    let answer = fixture.api(Method::GET, credentials, path).send().await;
     let answer = answer.unwrap();
     assert_eq!(answer.status(), 200, "{path}");
     answer.json().await.unwrap()
@@ -30,21 +30,21 @@ async fn get(office: &Office, credentials: &str, path: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_passes_over_what_has_no_effect() {
-    let mut office = Office::open().await;
-    let ben = import(&mut office);
-    let general = get(&office, &ben, "/self/preferences").await;
+    let mut fixture = AccountsFixture::open().await;
+    let ben = import(&mut fixture);
+    let general = get(&fixture, &ben, "/self/preferences").await;
     assert_eq!(
         (&general["theme"], &general["changes_per_page"]),
         (&json!("AUTO"), &json!(25))
     );
-    let diff = get(&office, &ben, "/self/preferences.diff").await;
+    let diff = get(&fixture, &ben, "/self/preferences.diff").await;
     assert_eq!(
         (&diff["context"], &diff["tab_size"]),
         (&json!(10), &json!(4))
     );
-    let whole = get(&office, ADMIN, "/ann/preferences.diff").await;
+    let whole = get(&fixture, ADMIN, "/ann/preferences.diff").await;
     assert_eq!(whole["context"], -1);
-    let keys = get(&office, &ben, "/self/sshkeys").await;
+    let keys = get(&fixture, &ben, "/self/sshkeys").await;
     let valid = keys.as_array().unwrap().iter().map(|key| &key["valid"]);
     assert_eq!(
         valid.collect::<Vec<_>>(),
@@ -57,15 +57,15 @@ async fn the_api_passes_over_what_has_no_effect() {
         "watched.projects",
         "sshkeys",
     ] {
-        get(&office, ADMIN, &format!("/1000002/{path}")).await;
+        get(&fixture, ADMIN, &format!("/1000002/{path}")).await;
     }
     let new = json!([{"project": "infra", "filter": "branch:dev", "notify_all_comments": true}]);
-    let added = office.api(Method::POST, &ben, "/self/watched.projects");
+    let added = fixture.api(Method::POST, &ben, "/self/watched.projects");
     let added = added.json(&new).send().await.unwrap();
     assert_eq!(added.status(), 200);
     let watches: Value = added.json().await.unwrap();
     assert_eq!(watches.as_array().unwrap().len(), 2, "{watches}");
-    let clone = office.clone_of(&ben, "ben");
+    let clone = fixture.clone_of(&ben, "ben");
     let file = std::fs::read_to_string(clone.dir.join("watch.config")).unwrap();
     let with_new = WATCHES.replace(
         "\tnotify = branch:main\n",
@@ -80,9 +80,9 @@ async fn the_api_passes_over_what_has_no_effect() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_keeps_what_has_no_effect_and_adds_nothing_to_it() {
-    let mut office = Office::open().await;
-    let ben = import(&mut office);
-    let clone = office.clone_of(&ben, "ben");
+    let mut fixture = AccountsFixture::open().await;
+    let ben = import(&mut fixture);
+    let clone = fixture.clone_of(&ben, "ben");
     let push = ["origin", "HEAD:refs/users/self"];
     let mine = WATCHES.replace("branch:stable", "branch:old");
     clone.commit("watch.config", &mine);
@@ -131,8 +131,8 @@ async fn a_push_keeps_what_has_no_effect_and_adds_nothing_to_it() {
     assert_eq!(pushed.code, 0, "{}", pushed.err);
 
     // Notes that are no external IDs can be removed.
-    let ids = office.empty("ids", "ops@lockkeeper.test");
-    ids.git(&["remote", "add", "origin", &office.url(ADMIN)]);
+    let ids = fixture.empty("ids", "ops@lockkeeper.test");
+    ids.git(&["remote", "add", "origin", &fixture.url(ADMIN)]);
     ids.git(&["fetch", "--quiet", "origin", "refs/meta/external-ids"]);
     ids.git(&["checkout", "--quiet", "FETCH_HEAD"]);
     let files = ids.git(&["ls-files"]);
@@ -149,7 +149,7 @@ async fn a_push_keeps_what_has_no_effect_and_adds_nothing_to_it() {
     ids.git(&["commit", "--quiet", "--message", "Remove Notes"]);
     let pushed = ids.push(&["origin", "HEAD:refs/meta/external-ids"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let checked = office.accounts("check", &[]);
+    let checked = fixture.accounts("check", &[]);
     assert_eq!(checked.code, 0, "{}", checked.out);
     for name in unusable {
         assert!(!checked.out.contains(name), "{}", checked.out);

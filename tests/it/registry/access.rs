@@ -7,26 +7,26 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use lockkeeper::features::registry::Visibility;
 
-use super::world::{Office, Replica};
+use super::world::{RegistryAdmin, Replica};
 use crate::support::db::{TestDb, store_test};
 
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
 
 /// Publishes a Terraform and a Go module in a public namespace, and in one that is not.
-async fn publish(office: &Office) {
+async fn publish(admin: &RegistryAdmin) {
     for (namespace, prefix, visibility) in [
         ("open", "open.example.com", Visibility::Public),
         ("acme", "acme.example.com", Visibility::Owner),
     ] {
-        office
+        admin
             .namespace(&format!("module {namespace}"), visibility)
             .await;
-        office.namespace(&format!("go {prefix}"), visibility).await;
+        admin.namespace(&format!("go {prefix}"), visibility).await;
         let module = format!("module {namespace}/vpc/aws 1.0.0");
-        office.publish(&module, MODULE).await;
+        admin.publish(&module, MODULE).await;
         let go_mod = format!("module {prefix}/m\n");
         let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), ("m.go", b"package m\n")];
-        office
+        admin
             .publish(&format!("go {prefix}/m v1.0.0"), &files)
             .await;
     }
@@ -74,18 +74,18 @@ async fn statuses_of_log(server: &Replica, token: &str) -> [u16; 4] {
 }
 
 async fn every_route_asks_who_reads(db: &TestDb) {
-    let office = Office::open(db).await;
-    publish(&office).await;
-    let closed = office.server(db, 1, &[]).await;
-    let open = office
+    let admin = RegistryAdmin::open(db).await;
+    publish(&admin).await;
+    let closed = admin.server(db, 1, &[]).await;
+    let open = admin
         .server(db, 2, &[("registry-anonymous-read", "true")])
         .await;
-    let all = office.token(&["read:*"]).await.1;
-    let acme = office
+    let all = admin.token(&["read:*"]).await.1;
+    let acme = admin
         .token(&["read:module acme/*", "read:go acme.example.com/..."])
         .await
         .1;
-    let publisher = office.token(&["publish:*"]).await.1;
+    let publisher = admin.token(&["publish:*"]).await.1;
     let unknown = format!("lkr_{}", "A".repeat(43));
     for (server, token, in_open, in_acme, in_none) in [
         (&closed, "", 401, 401, 401),
@@ -126,10 +126,10 @@ async fn every_route_asks_who_reads(db: &TestDb) {
 }
 
 async fn a_token_is_also_the_password_of_any_user(db: &TestDb) {
-    let office = Office::open(db).await;
-    publish(&office).await;
-    let server = office.server(db, 1, &[]).await;
-    let token = office.token(&["read:*"]).await.1;
+    let admin = RegistryAdmin::open(db).await;
+    publish(&admin).await;
+    let server = admin.server(db, 1, &[]).await;
+    let token = admin.token(&["read:*"]).await.1;
     let path = "/registry/go/open.example.com/m/@v/list";
     for user in ["kim", ""] {
         let basic = format!(
@@ -152,13 +152,13 @@ async fn a_token_is_also_the_password_of_any_user(db: &TestDb) {
 }
 
 async fn a_revoked_or_expired_token_reads_nothing_more(db: &TestDb) {
-    let office = Office::open(db).await;
-    publish(&office).await;
+    let admin = RegistryAdmin::open(db).await;
+    publish(&admin).await;
     let servers = [
-        office.server(db, 1, &[]).await,
-        office.server(db, 2, &[]).await,
+        admin.server(db, 1, &[]).await,
+        admin.server(db, 2, &[]).await,
     ];
-    let (token, text) = office
+    let (token, text) = admin
         .token(&["read:module acme/*", "read:go acme.example.com/..."])
         .await;
     let below = "/registry/v1/modules/acme/vpc/aws/1.0.0/";
@@ -170,7 +170,7 @@ async fn a_revoked_or_expired_token_reads_nothing_more(db: &TestDb) {
         assert_eq!(server.status(&link, "").await, 200);
         links.push(link);
     }
-    office.revoke(&token).await;
+    admin.revoke(&token).await;
     for server in &servers {
         assert_eq!(statuses(server, "acme", &text).await, [401; 8]);
         for link in &links {
@@ -178,7 +178,7 @@ async fn a_revoked_or_expired_token_reads_nothing_more(db: &TestDb) {
         }
     }
     let end = db.now() + Duration::from_mins(1);
-    let short = office.token_until(&["read:*"], Some(end)).await.1;
+    let short = admin.token_until(&["read:*"], Some(end)).await.1;
     for server in &servers {
         assert_eq!(statuses(server, "open", &short).await, SERVED);
     }
@@ -189,21 +189,21 @@ async fn a_revoked_or_expired_token_reads_nothing_more(db: &TestDb) {
 }
 
 async fn a_namespace_with_versions_is_closed_to_others(db: &TestDb) {
-    let office = Office::open(db).await;
-    let server = office
+    let admin = RegistryAdmin::open(db).await;
+    let server = admin
         .server(db, 1, &[("registry-anonymous-read", "true")])
         .await;
-    office.namespace("go example.com", Visibility::Public).await;
-    office
+    admin.namespace("go example.com", Visibility::Public).await;
+    admin
         .publish("go example.com/net v1.0.0", &[("net.go", b"package net\n")])
         .await;
-    let (_, for_all) = office.token(&["read:*"]).await;
-    let (_, by_name) = office.token(&["read:go example.com/..."]).await;
+    let (_, for_all) = admin.token(&["read:*"]).await;
+    let (_, by_name) = admin.token(&["read:go example.com/..."]).await;
     let path = "/registry/go/example.com/net/@v/list";
     for token in ["", &for_all, &by_name] {
         assert_eq!(server.status(path, token).await, 200);
     }
-    office
+    admin
         .change_namespace("go example.com", Visibility::Owner)
         .await;
     for (token, status) in [("", 401), (for_all.as_str(), 404), (by_name.as_str(), 200)] {
@@ -212,15 +212,15 @@ async fn a_namespace_with_versions_is_closed_to_others(db: &TestDb) {
 }
 
 async fn a_token_for_more_names_than_a_private_namespace_does_not_read_it(db: &TestDb) {
-    let office = Office::open(db).await;
-    let server = office.server(db, 1, &[]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let server = admin.server(db, 1, &[]).await;
     for (namespace, visibility) in [
         ("go code.example.com/acme", Visibility::Owner),
         ("go code.example.com/open", Visibility::Public),
     ] {
-        office.namespace(namespace, visibility).await;
+        admin.namespace(namespace, visibility).await;
         let files: [(&str, &[u8]); 1] = [("m.go", b"package m\n")];
-        office
+        admin
             .publish(&format!("{namespace}/m v1.0.0"), &files)
             .await;
     }
@@ -229,7 +229,7 @@ async fn a_token_for_more_names_than_a_private_namespace_does_not_read_it(db: &T
         ("read:go code.example.com/acme/...", 200, 404),
         ("read:go code.example.com/acme/m", 200, 404),
     ] {
-        let token = office.token(&[scope]).await.1;
+        let token = admin.token(&[scope]).await.1;
         for (namespace, status) in [("acme", private), ("open", public)] {
             let path = format!("/registry/go/code.example.com/{namespace}/m/@v/list");
             assert_eq!(
@@ -253,16 +253,16 @@ async fn answers(server: &Replica, namespace: &str, token: &str) -> Vec<(u16, St
 }
 
 async fn a_private_name_is_refused_like_one_that_is_not_here(db: &TestDb) {
-    let office = Office::open(db).await;
-    publish(&office).await;
-    office
+    let admin = RegistryAdmin::open(db).await;
+    publish(&admin).await;
+    admin
         .namespace("go host.example.com/Acme", Visibility::Owner)
         .await;
-    let usual = office.server(db, 1, &[]).await;
+    let usual = admin.server(db, 1, &[]).await;
     let refuse = ("registry-on-miss", "*=refuse");
-    let refusing = office.server(db, 2, &[refuse]).await;
-    let all = office.token(&["read:*"]).await.1;
-    let other = office.token(&["read:module other/*"]).await.1;
+    let refusing = admin.server(db, 2, &[refuse]).await;
+    let all = admin.token(&["read:*"]).await.1;
+    let other = admin.token(&["read:module other/*"]).await.1;
     for (server, token, status) in [
         (&usual, &all, 404),
         (&usual, &other, 404),
@@ -288,14 +288,14 @@ async fn a_private_name_is_refused_like_one_that_is_not_here(db: &TestDb) {
 }
 
 async fn a_wrong_version_says_what_is_wrong_and_shows_no_private_name(db: &TestDb) {
-    let office = Office::open(db).await;
-    publish(&office).await;
-    let usual = office.server(db, 1, &[]).await;
+    let admin = RegistryAdmin::open(db).await;
+    publish(&admin).await;
+    let usual = admin.server(db, 1, &[]).await;
     let refuse = ("registry-on-miss", "*=refuse");
-    let refusing = office.server(db, 2, &[refuse]).await;
-    let all = office.token(&["read:*"]).await.1;
-    let other = office.token(&["read:module other/*"]).await.1;
-    let acme = office.token(&["read:go acme.example.com/..."]).await.1;
+    let refusing = admin.server(db, 2, &[refuse]).await;
+    let all = admin.token(&["read:*"]).await.1;
+    let other = admin.token(&["read:module other/*"]).await.1;
+    let acme = admin.token(&["read:go acme.example.com/..."]).await.1;
     let why =
         "`v9` cannot be a version of NAME.example.com/m: a version of a Go module is written as";
     let rule = "the rule `*=refuse` refuses it";
@@ -333,17 +333,17 @@ async fn a_wrong_version_says_what_is_wrong_and_shows_no_private_name(db: &TestD
 }
 
 async fn a_namespace_is_visible_as_it_was_added_last(db: &TestDb) {
-    let office = Office::open(db).await;
-    let server = office
+    let admin = RegistryAdmin::open(db).await;
+    let server = admin
         .server(db, 1, &[("registry-anonymous-read", "true")])
         .await;
     let path = "/registry/go/acme.example.com/m/@v/list";
     assert_eq!(server.status(path, "").await, 404);
-    office
+    admin
         .namespace("go acme.example.com", Visibility::Public)
         .await;
-    office.remove_namespace("go acme.example.com").await;
-    office
+    admin.remove_namespace("go acme.example.com").await;
+    admin
         .namespace("go acme.example.com", Visibility::Owner)
         .await;
     assert_eq!(server.status(path, "").await, 401);

@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
 use super::stores::objects;
-use super::world::{Office, Replica, by_ops};
+use super::world::{RegistryAdmin, Replica, by_ops};
 use crate::support::db::{Backend, TestDb};
 
 /// Time after which a test fails that waits for another deployment.
@@ -85,7 +85,7 @@ impl Gate {
 /// A deployment of a test.
 pub struct Deployment {
     pub db: TestDb,
-    pub office: Office,
+    pub admin: RegistryAdmin,
     pub server: Replica,
     pub peers: Arc<PeerExchange>,
     pub url: PeerUrl,
@@ -106,15 +106,15 @@ pub fn name(text: &str) -> DeploymentName {
 impl Deployment {
     pub async fn open(backend: Backend, name: &str, flags: &[(&str, &str)]) -> Self {
         let db = TestDb::new(backend).await;
-        let mut office = Office::named(&db, name).await;
-        office.has_local_peers = true;
-        let (_, token) = office.token(&["read:*"]).await;
+        let mut admin = RegistryAdmin::named(&db, name).await;
+        admin.has_local_peers = true;
+        let (_, token) = admin.token(&["read:*"]).await;
         // Without other flags, a miss asks nobody: tests pull on their own.
         let own = [("registry-name", name), ("registry-on-miss", "*=never")];
         let flags = [&own, flags].concat();
         let patient = |limits: &mut MissLimits| limits.wait = Duration::from_mins(1);
-        let server = office.server_within(&db, 1, (&flags, &[]), patient).await;
-        Self::listening(db, office, token, server).await
+        let server = admin.server_within(&db, 1, (&flags, &[]), patient).await;
+        Self::listening(db, admin, token, server).await
     }
 
     /// Opens a deployment whose packages are in an object store, with the variables that its server needs.
@@ -125,8 +125,8 @@ impl Deployment {
         variables: &[(&'static str, String)],
     ) -> Self {
         let db = TestDb::new(backend).await;
-        let office = Office::named_in_store(&db, name, objects(url, variables)).await;
-        let (_, token) = office.token(&["read:*"]).await;
+        let admin = RegistryAdmin::named_in_store(&db, name, objects(url, variables)).await;
+        let (_, token) = admin.token(&["read:*"]).await;
         let data = db.dir.path().join("disk");
         std::fs::create_dir(&data).unwrap();
         let flags = [
@@ -138,12 +138,12 @@ impl Deployment {
         let variables: Vec<(&str, &str)> = variables
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        let server = office.server_in(&db, 1, &data, &flags, &variables).await;
-        Self::listening(db, office, token, server).await
+        let server = admin.server_in(&db, 1, &data, &flags, &variables).await;
+        Self::listening(db, admin, token, server).await
     }
 
     /// Lets a server listen for other deployments.
-    async fn listening(db: TestDb, office: Office, token: String, server: Replica) -> Self {
+    async fn listening(db: TestDb, admin: RegistryAdmin, token: String, server: Replica) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let wire = Arc::new(Mutex::new(Wire {
@@ -157,7 +157,7 @@ impl Deployment {
         Self {
             peers: Arc::new(server.peers().await),
             db,
-            office,
+            admin,
             server,
             url: url.parse().unwrap(),
             token,
@@ -249,7 +249,7 @@ impl Deployment {
 
     /// Returns the token that this deployment presents to another one.
     pub async fn token_for(&self, other: &Self) -> String {
-        let peer = self.peer(other.office.registry.name().as_str()).await;
+        let peer = self.peer(other.admin.registry.name().as_str()).await;
         self.peers.token_of(&peer).unwrap().expose().to_owned()
     }
 
@@ -314,9 +314,9 @@ impl Deployment {
     pub async fn fetch(&self, key: &str, files: &[(&str, &[u8])]) {
         let package = CheckedPackage {
             committed_at: Some("2025-01-02T03:04:05Z".parse().unwrap()),
-            ..self.office.package(&key.parse().unwrap(), files).await
+            ..self.admin.package(&key.parse().unwrap(), files).await
         };
-        let (registry, by) = (&self.office.registry, by_ops());
+        let (registry, by) = (&self.admin.registry, by_ops());
         let published = registry.publish(package, VersionOrigin::VersionControl, &by);
         assert!(matches!(published.await, Ok(Published::New(_))));
     }
@@ -335,7 +335,7 @@ impl Deployment {
 
     /// Recomputes everything, and returns what is wrong.
     pub async fn fault(&self) -> Option<String> {
-        let verified = self.office.registry.verify(true).await.unwrap();
+        let verified = self.admin.registry.verify(true).await.unwrap();
         verified.err().map(|fault| fault.to_string())
     }
 }

@@ -21,7 +21,7 @@ async fn publish(site: &Site, version: &str) {
         ("net.go", source.as_bytes()),
     ];
     let key = format!("go example.com/net {version}");
-    site.office.publish(&key, &files).await;
+    site.admin.publish(&key, &files).await;
 }
 
 fn works(person: &Person, args: &[&str]) -> String {
@@ -40,7 +40,7 @@ fn fails(person: &Person, args: &[&str], expected: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_go_module_is_used_deprecated_and_taken_down() {
     let site = Site::open(&["--registry-anonymous-read"]).await;
-    site.office
+    site.admin
         .namespace("go example.com", Visibility::Public)
         .await;
     for version in ["v1.0.0", "v1.1.0", "v1.2.0-rc.1"] {
@@ -60,7 +60,7 @@ async fn a_go_module_is_used_deprecated_and_taken_down() {
     let database = kim.dir.join("gopath/pkg/sumdb/mods.example.com/latest");
     assert!(database.exists(), "go has not asked the log");
 
-    site.office
+    site.admin
         .deprecate("go example.com/net v1.1.0", "It leaks.", None)
         .await;
     let versions = works(&kim, &["list", "-m", "-versions", "example.com/net"]);
@@ -72,7 +72,7 @@ async fn a_go_module_is_used_deprecated_and_taken_down() {
     kim.forget_modules();
     works(&kim, &["mod", "download"]);
 
-    site.office
+    site.admin
         .take_down(
             "go example.com/net v1.1.0",
             TakedownKind::Security,
@@ -92,7 +92,7 @@ async fn a_go_module_is_used_deprecated_and_taken_down() {
     assert_eq!(versions, "example.com/net v1.0.0 v1.2.0-rc.1\n");
 
     let legal = "A court said so.";
-    site.office
+    site.admin
         .take_down("go example.com/net v1.0.0", TakedownKind::Legal, legal)
         .await;
     lee.forget_modules();
@@ -108,7 +108,7 @@ async fn a_go_module_is_used_deprecated_and_taken_down() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_go_modules_are_read_with_a_token_in_netrc() {
     let site = Site::open(&[]).await;
-    site.office
+    site.admin
         .namespace("go example.com", Visibility::Owner)
         .await;
     publish(&site, "v1.0.0").await;
@@ -117,15 +117,15 @@ async fn private_go_modules_are_read_with_a_token_in_netrc() {
     fails(&kim, &get, "401 Unauthorized");
     fails(&kim, &get, "Send a token of this registry");
     let netrc = |token: &str| format!("machine mods.example.com login kim password {token}\n");
-    let (_, other) = site.office.token(&["read:go other.com/..."]).await;
+    let (_, other) = site.admin.token(&["read:go other.com/..."]).await;
     kim.write(".netrc", &netrc(&other));
     fails(&kim, &get, "404 Not Found");
-    let (token, text) = site.office.token(&["read:go example.com/..."]).await;
+    let (token, text) = site.admin.token(&["read:go example.com/..."]).await;
     kim.write(".netrc", &netrc(&text));
     works(&kim, &get);
     works(&kim, &["build", "-o", "app", "."]);
     assert_eq!(works(&kim, &["mod", "verify"]), "all modules verified\n");
-    site.office.revoke(&token).await;
+    site.admin.revoke(&token).await;
     kim.forget_modules();
     fails(&kim, &["mod", "download"], "401 Unauthorized");
     assert!(!site.server.log().contains(&text), "a token is in the log");
@@ -139,7 +139,7 @@ async fn a_module_is_found_by_an_import_path_on_the_host_of_the_registry() {
         ("go mods.example.com/net", Visibility::Public),
         ("go mods.example.com/secret", Visibility::Owner),
     ] {
-        site.office.namespace(prefix, visibility).await;
+        site.admin.namespace(prefix, visibility).await;
         let name = prefix.replace("go ", "");
         let go_mod = format!("module {name}\n\ngo 1.21\n");
         let files: [(&str, &[u8]); 2] = [
@@ -149,7 +149,7 @@ async fn a_module_is_found_by_an_import_path_on_the_host_of_the_registry() {
                 b"package client\n\nconst Version = \"one\"\n",
             ),
         ];
-        site.office
+        site.admin
             .publish(&format!("{prefix} v1.0.0"), &files)
             .await;
     }
@@ -169,7 +169,7 @@ async fn a_module_is_found_by_an_import_path_on_the_host_of_the_registry() {
     let get = ["get", "mods.example.com/secret/client@latest"];
     fails(&lee, &get, "401 Unauthorized");
     let (_, token) = site
-        .office
+        .admin
         .token(&["read:go mods.example.com/secret/..."])
         .await;
     lee.write(
@@ -184,7 +184,7 @@ async fn a_module_is_found_by_an_import_path_on_the_host_of_the_registry() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_refuses_a_log_whose_past_was_changed() {
     let mut site = Site::open(&["--registry-anonymous-read"]).await;
-    site.office
+    site.admin
         .namespace("go example.com", Visibility::Public)
         .await;
     for version in ["v1.0.0", "v1.1.0", "v1.2.0"] {
@@ -221,7 +221,7 @@ async fn go_refuses_a_log_whose_past_was_changed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_refuses_a_file_that_is_not_the_recorded_one() {
     let site = Site::open(&["--registry-anonymous-read"]).await;
-    site.office
+    site.admin
         .namespace("go example.com", Visibility::Public)
         .await;
     publish(&site, "v1.0.0").await;

@@ -3,22 +3,22 @@
 use axum::http::{Method, StatusCode};
 use lockkeeper::features::registry::Visibility;
 
-use super::world::{HOST, Office, Replica};
+use super::world::{HOST, RegistryAdmin, Replica};
 use crate::support::db::{TestDb, store_test};
 
 const IN_NAMESPACE: &str = "/net/http?go-get=1";
 const ELSEWHERE: &str = "/other?go-get=1";
 
-async fn open(db: &TestDb, flags: &[(&str, &str)]) -> (Office, Replica) {
-    let office = Office::open(db).await;
+async fn open(db: &TestDb, flags: &[(&str, &str)]) -> (RegistryAdmin, Replica) {
+    let admin = RegistryAdmin::open(db).await;
     let namespace = format!("go {HOST}/net");
-    office.namespace(&namespace, Visibility::Public).await;
-    let server = office.server(db, 1, flags).await;
-    (office, server)
+    admin.namespace(&namespace, Visibility::Public).await;
+    let server = admin.server(db, 1, flags).await;
+    (admin, server)
 }
 
 async fn a_stranger_does_not_learn_which_namespaces_there_are(db: &TestDb) {
-    let (office, server) = open(db, &[]).await;
+    let (admin, server) = open(db, &[]).await;
     let (known, other) = (
         server.get(IN_NAMESPACE, "").await,
         server.get(ELSEWHERE, "").await,
@@ -26,11 +26,11 @@ async fn a_stranger_does_not_learn_which_namespaces_there_are(db: &TestDb) {
     assert_eq!(known.status, StatusCode::UNAUTHORIZED);
     assert_eq!((other.status, other.text()), (known.status, known.text()));
     // A token that reads neither gets the same answer to both.
-    let (_, limited) = office.token(&["read:module acme/*"]).await;
+    let (_, limited) = admin.token(&["read:module acme/*"]).await;
     let known = server.status(IN_NAMESPACE, &limited).await;
     assert_eq!(server.status(ELSEWHERE, &limited).await, known);
 
-    let (_, token) = office.token(&["read:*"]).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let answer = server.get(IN_NAMESPACE, &token).await;
     assert_eq!(answer.status, StatusCode::OK);
     let content = format!("content=\"{HOST}/net/http mod https://{HOST}/registry/go\"");

@@ -6,43 +6,43 @@ use lockkeeper::features::registry::Visibility;
 use lockkeeper_registry::records::TakedownKind;
 use serde_json::Value;
 
-use super::world::{Office, Replica};
+use super::world::{RegistryAdmin, Replica};
 use crate::support::db::{TestDb, execute, store_test};
 use crate::support::program::lockkeeper;
 
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
 
 /// Publishes versions in a public namespace and in two that are not.
-async fn open(db: &TestDb) -> Office {
-    let office = Office::open(db).await;
+async fn open(db: &TestDb) -> RegistryAdmin {
+    let admin = RegistryAdmin::open(db).await;
     for (prefix, visibility) in [
         ("module open", Visibility::Public),
         ("module acme", Visibility::Owner),
         ("go acme.example.com", Visibility::Owner),
     ] {
-        office.namespace(prefix, visibility).await;
+        admin.namespace(prefix, visibility).await;
     }
     for version in ["1.2.3", "1.10.0", "2.0.0"] {
         let key = format!("module open/vpc/aws {version}");
-        office.publish(&key, MODULE).await;
+        admin.publish(&key, MODULE).await;
     }
-    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    admin.publish("module acme/vpc/aws 1.0.0", MODULE).await;
     let files: [(&str, &[u8]); 2] = [
         ("go.mod", b"module acme.example.com/Net\n"),
         ("net.go", b"package net\n"),
     ];
-    office
+    admin
         .publish("go acme.example.com/Net v1.0.0", &files)
         .await;
     let (used, instead) = ("module open/vpc/aws 1.2.3", "module open/vpc/aws 1.10.0");
-    office
+    admin
         .deprecate(used, "leaks addresses", Some(instead))
         .await;
     let kind = TakedownKind::Mistake;
-    office
+    admin
         .take_down("module open/vpc/aws 2.0.0", kind, "not meant to be")
         .await;
-    office
+    admin
 }
 
 async fn json(server: &Replica, path: &str, token: &str) -> Value {
@@ -58,9 +58,9 @@ fn names(answer: &Value) -> Vec<&str> {
 }
 
 async fn a_script_lists_names_versions_and_records(db: &TestDb) {
-    let office = open(db).await;
-    let server = office.server(db, 1, &[]).await;
-    let token = office.token(&["read:*"]).await.1;
+    let admin = open(db).await;
+    let server = admin.server(db, 1, &[]).await;
+    let token = admin.token(&["read:*"]).await.1;
 
     let listed = json(&server, "/api/registry/names", &token).await;
     assert_snapshot!(listed, @r#"{"names":[{"kind":"module","name":"open/vpc/aws","newest":"1.10.0","versions":3}]}"#);
@@ -130,14 +130,14 @@ async fn a_script_lists_names_versions_and_records(db: &TestDb) {
 }
 
 async fn names_are_found_by_their_beginning_as_on_the_command_line(db: &TestDb) {
-    let office = open(db).await;
-    let server = office.server(db, 1, &[]).await;
+    let admin = open(db).await;
+    let server = admin.server(db, 1, &[]).await;
     let scopes = [
         "read:*",
         "read:module acme/*",
         "read:go acme.example.com/...",
     ];
-    let token = office.token(&scopes).await.1;
+    let token = admin.token(&scopes).await.1;
     for prefix in [
         "",
         "o",
@@ -194,14 +194,14 @@ async fn names_are_found_by_their_beginning_as_on_the_command_line(db: &TestDb) 
 }
 
 async fn who_may_not_read_a_name_learns_nothing_of_it(db: &TestDb) {
-    let office = open(db).await;
-    let closed = office.server(db, 1, &[]).await;
+    let admin = open(db).await;
+    let closed = admin.server(db, 1, &[]).await;
     let flags = [("registry-anonymous-read", "true")];
-    let open = office.server(db, 2, &flags).await;
-    let all = office.token(&["read:*"]).await.1;
-    let acme = office.token(&["read:module acme/*"]).await.1;
-    let go = office.token(&["read:go acme.example.com/..."]).await.1;
-    let publisher = office.token(&["publish:*"]).await.1;
+    let open = admin.server(db, 2, &flags).await;
+    let all = admin.token(&["read:*"]).await.1;
+    let acme = admin.token(&["read:module acme/*"]).await.1;
+    let go = admin.token(&["read:go acme.example.com/..."]).await.1;
+    let publisher = admin.token(&["publish:*"]).await.1;
     let paths = [
         ("open/vpc/aws", "/api/registry/module/open/vpc/aws"),
         ("open/vpc/aws", "/api/registry/module/open/vpc/aws/1.2.3"),
@@ -251,8 +251,8 @@ async fn who_may_not_read_a_name_learns_nothing_of_it(db: &TestDb) {
 }
 
 async fn no_route_answers_without_a_token(db: &TestDb) {
-    let office = Office::open(db).await;
-    let server = office.server(db, 1, &[]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let server = admin.server(db, 1, &[]).await;
     let routes = lockkeeper::http::registry_routes();
     assert!(routes.len() > 10, "{} routes", routes.len());
     for route in routes {

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::deployments::Deployment;
 use super::outside::{CODE, OTHER, Outside, PAGES};
 use super::site::{Person, Site};
-use super::world::{Office, Replica, by_ops, go_mod_of_size};
+use super::world::{RegistryAdmin, Replica, by_ops, go_mod_of_size};
 use crate::support::db::{Backend, TestDb, store_test};
 use crate::support::log;
 use crate::support::program::{Said, run};
@@ -86,18 +86,18 @@ fn usual(outside: &Outside) -> super::outside::Repository {
 }
 
 async fn server(
-    office: &Office,
+    admin: &RegistryAdmin,
     db: &TestDb,
     number: u32,
     outside: &Outside,
     more: &[(&str, &str)],
 ) -> Replica {
-    limited(office, (db, number), outside, more, |_| {}).await
+    limited(admin, (db, number), outside, more, |_| {}).await
 }
 
 /// Starts a server whose clients wait for as long as a fetch takes on a busy machine, and with other limits.
 async fn limited(
-    office: &Office,
+    admin: &RegistryAdmin,
     (db, number): (&TestDb, u32),
     outside: &Outside,
     more: &[(&str, &str)],
@@ -117,7 +117,7 @@ async fn limited(
         limits.list_wait = Duration::from_mins(1);
         limit(limits);
     };
-    office
+    admin
         .server_within(db, number, (&flags, &variables), limit)
         .await
 }
@@ -163,9 +163,9 @@ async fn fault(store: &Store, key: &VersionKey) -> (FillFault, String) {
 async fn a_hundred_requests_start_one_fill(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     let path = info(MODULE, "v1.0.0");
     let requests = (0..100).map(|_| server.status(&path, &token));
     let statuses = futures::future::join_all(requests).await;
@@ -181,7 +181,7 @@ async fn a_hundred_requests_start_one_fill(db: &TestDb) {
         (zip.status.as_u16(), zip.header("content-type")),
         (200, "application/zip")
     );
-    let version = office
+    let version = admin
         .registry
         .version(&key(MODULE, "v1.0.0"))
         .await
@@ -203,17 +203,17 @@ async fn a_hundred_requests_start_one_fill(db: &TestDb) {
         "{}",
         info.text()
     );
-    assert!(office.registry.verify(true).await.unwrap().is_ok());
+    assert!(admin.registry.verify(true).await.unwrap().is_ok());
 }
 
 /// R7: one fill for all requests of all replicas.
 async fn two_replicas_start_one_fill(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let one = server(&office, db, 1, &outside, &[WAITS]).await;
-    let two = server(&office, db, 2, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let one = server(&admin, db, 1, &outside, &[WAITS]).await;
+    let two = server(&admin, db, 2, &outside, &[WAITS]).await;
     let path = info(MODULE, "v1.0.0");
     let (one_said, two_said) = tokio::join!(
         futures::future::join_all((0..20).map(|_| one.status(&path, &token))),
@@ -227,9 +227,9 @@ async fn two_replicas_start_one_fill(db: &TestDb) {
 async fn a_failure_is_remembered(db: &TestDb) {
     let outside = Outside::open().await;
     let repository = usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     let missing = key(MODULE, "v1.1.0");
     let path = info(MODULE, "v1.1.0");
     assert_eq!(server.status(&path, &token).await, 404);
@@ -268,12 +268,12 @@ async fn a_failure_is_remembered(db: &TestDb) {
 async fn an_owned_name_is_never_fetched(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    office
+    let admin = RegistryAdmin::open(db).await;
+    admin
         .namespace("go code.example.org/acme", Visibility::Public)
         .await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     for module in [
         MODULE,
         "code.example.org/acme/other.git",
@@ -291,7 +291,7 @@ async fn an_owned_name_is_never_fetched(db: &TestDb) {
     let late = key(MODULE, "v1.0.0");
     let text = go_mod(MODULE);
     let files: [(&str, &[u8]); 2] = [("go.mod", text.as_bytes()), ("net.go", b"package net\n")];
-    let package = office.package(&late, &files).await;
+    let package = admin.package(&late, &files).await;
     let change = NewChange {
         key: late.clone(),
         change: RecordChange::Add(package.content.clone()),
@@ -300,26 +300,24 @@ async fn an_owned_name_is_never_fetched(db: &TestDb) {
         committed_at: None,
         origin: VersionOrigin::VersionControl,
     };
-    let recorded = office.registry.record(&change, &by_ops()).await.unwrap();
+    let recorded = admin.registry.record(&change, &by_ops()).await.unwrap();
     assert_eq!(recorded, LogOutcome::Owned);
     let by = by_ops();
-    let published = office
+    let published = admin
         .registry
         .publish(package, VersionOrigin::VersionControl, &by);
     assert_eq!(published.await.unwrap(), Published::Owned);
-    assert_eq!(office.registry.version(&late).await.unwrap(), None);
+    assert_eq!(admin.registry.version(&late).await.unwrap(), None);
 }
 
 async fn only_a_token_for_the_name_starts_a_fill(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    let (_, other) = office
-        .token(&["read:go example.com/...", "publish:*"])
-        .await;
-    let (_, token) = office.token(&["read:go code.example.org/acme/..."]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, other) = admin.token(&["read:go example.com/...", "publish:*"]).await;
+    let (_, token) = admin.token(&["read:go code.example.org/acme/..."]).await;
     let open = ("registry-anonymous-read", "true");
-    let server = server(&office, db, 1, &outside, &[WAITS, open]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS, open]).await;
     let path = info(MODULE, "v1.0.0");
     let cached = format!("{GO}/cached-only/{MODULE}/@v/v1.0.0.info");
     for (path, token) in [
@@ -346,15 +344,15 @@ async fn only_allowed_hosts_are_asked(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
     outside.redirect("/away", &format!("https://{OTHER}/acme"));
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let hosts = format!("{CODE}/acme,{PAGES}/away");
     let rules = "go code.example.org/never/...=never,go code.example.org/refuse/...=refuse,module acme/*=refuse,go *=wait";
     let flags = [
         ("registry-vcs-allowlist", hosts.as_str()),
         ("registry-on-miss", rules),
     ];
-    let server = server(&office, db, 1, &outside, &flags).await;
+    let server = server(&admin, db, 1, &outside, &flags).await;
     for module in [
         "other.example.org/acme/net.git",
         "code.example.org/elsewhere/net.git",
@@ -405,9 +403,9 @@ async fn a_package_that_is_too_large_is_refused(db: &TestDb) {
     repository.tag("v1.2.0");
     repository.commit(&[("go.mod", &go_mod_of_size(MODULE, (1 << 20) + 1))]);
     repository.tag("v1.3.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[]).await;
     for (version, expected) in [
         ("v1.1.0", "unpacks to more than 200 times its size"),
         ("v1.2.0", "the go.mod file of the repository is not that of"),
@@ -427,9 +425,9 @@ async fn a_package_that_is_too_large_is_refused(db: &TestDb) {
 async fn a_version_never_changes_after_it_was_fetched(db: &TestDb) {
     let outside = Outside::open().await;
     let repository = usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     let path = format!("{GO}/{MODULE}/@v/v1.0.0.zip");
     let first = server.get(&path, &token).await;
     repository.commit(&[("net.go", "package net\n\nconst Version = 2\n")]);
@@ -443,7 +441,7 @@ async fn a_version_never_changes_after_it_was_fetched(db: &TestDb) {
 
     // After a takedown it does not come back, under the same name.
     let version = "go code.example.org/acme/net.git v1.0.0";
-    office
+    admin
         .take_down(version, TakedownKind::Security, "A backdoor.")
         .await;
     let gone = server.get(&path, &token).await;
@@ -503,11 +501,11 @@ async fn a_full_cache_keeps_nothing_more(db: &TestDb) {
     repository.tag("v1.0.0");
     repository.commit(&[("noise", &noises[1])]);
     repository.tag("v1.1.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let (_, other) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let (_, other) = admin.token(&["read:*"]).await;
     let quota = ("registry-cache-quota", "50KiB");
-    let server = server(&office, db, 1, &outside, &[WAITS, quota]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS, quota]).await;
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 200);
     // The token has fetched more than a tenth of everything that may be fetched.
     let refused = server.get(&info(MODULE, "v1.1.0"), &token).await;
@@ -535,11 +533,11 @@ async fn a_go_mod_file_counts_in_the_quota(db: &TestDb) {
     repository.tag("v1.0.0");
     repository.commit(&[("net.go", "package net\n\nconst Version = 2\n")]);
     repository.tag("v1.1.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let (_, other) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let (_, other) = admin.token(&["read:*"]).await;
     let quota = ("registry-cache-quota", "1MiB");
-    let server = server(&office, db, 1, &outside, &[WAITS, quota]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS, quota]).await;
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 200);
     let zip = server
         .get(&format!("{GO}/{MODULE}/@v/v1.0.0.zip"), &token)
@@ -551,7 +549,7 @@ async fn a_go_mod_file_counts_in_the_quota(db: &TestDb) {
     assert_eq!(kind, FillFault::Failed);
     assert!(why.contains("--registry-cache-quota is"), "{why}");
     let wrong = format!("go {MODULE} v1.0.0");
-    office
+    admin
         .take_down(&wrong, TakedownKind::Mistake, "wrong")
         .await;
     assert_eq!(db.store().registry_cache().await.unwrap().bytes, 0);
@@ -561,9 +559,9 @@ async fn a_pseudo_version_must_be_the_one_that_go_makes(db: &TestDb) {
     let outside = Outside::open().await;
     let repository = usual(&outside);
     let commit = repository.commit(&[("net.go", "package net\n\nconst Version = 2\n")]);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     let short = &commit[..12];
     let right = format!("v1.0.1-0.20260102030405-{short}");
     for (version, expected) in [
@@ -605,7 +603,7 @@ async fn a_pseudo_version_must_be_the_one_that_go_makes(db: &TestDb) {
         let (_, why) = fault(db.store(), &key(MODULE, &version)).await;
         assert!(why.contains(expected), "{version}: {why}");
     }
-    let version = office
+    let version = admin
         .registry
         .version(&key(MODULE, &right))
         .await
@@ -621,9 +619,9 @@ async fn files_of_a_public_commit_come_from_our_mirror(db: &TestDb) {
     let hidden = repository.commit(&[("net.go", "package net\n\nconst Version = 2\n")]);
     mirror(db, 1, &outside).await;
     repository.take_back();
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     let before = outside.git_requests();
     let info_of_version = server.get(&info(MODULE, "v1.0.0"), &token).await;
     assert_eq!(
@@ -681,9 +679,9 @@ async fn a_damaged_mirror_does_not_keep_a_version_from_being_fetched(db: &TestDb
     for version in ["v1.0.1", "v1.0.2", "v1.0.3"] {
         repository.tag(version);
     }
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     let dir = mirror_in(&db.dir.path().join("data-1/mirrors"));
     let shell = |command: &str| {
         let said = run("sh", &dir, &["-c", command], &[]);
@@ -715,7 +713,7 @@ async fn a_damaged_mirror_does_not_keep_a_version_from_being_fetched(db: &TestDb
         std::fs::write(&file, "damaged").unwrap();
         assert_eq!(requests(version).await, 2, "{version}");
     }
-    assert!(office.registry.verify(true).await.unwrap().is_ok());
+    assert!(admin.registry.verify(true).await.unwrap().is_ok());
     // The packages have the same files, under numbers of the same length.
     let mut sizes = Vec::new();
     for version in ["v1.0.0", "v1.0.1", "v1.0.2", "v1.0.3"] {
@@ -751,9 +749,9 @@ async fn the_list_has_new_tags_of_the_repository(db: &TestDb) {
     repository.tag("v1.2.0-rc.1");
     repository.tag("v2.0.0");
     repository.tag("sub/v1.7.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[]).await;
     let list = format!("{GO}/{MODULE}/@v/list");
     // In the background, a module that is not here is answered at once.
     assert_eq!(server.status(&list, &token).await, 404);
@@ -778,7 +776,7 @@ async fn the_list_has_new_tags_of_the_repository(db: &TestDb) {
     ended(db.store(), &key(MODULE, "v1.1.0")).await;
     let answer = server.get(&latest, &token).await;
     assert!(answer.text().contains("\"v1.1.0\""), "{}", answer.text());
-    office
+    admin
         .deprecate("go code.example.org/acme/net.git v1.1.0", "no", None)
         .await;
     assert_eq!(
@@ -798,14 +796,14 @@ async fn fetched(server: &Replica, token: &str) {
 async fn what_is_here_is_served_while_its_host_is_mute(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     // No client waits for a list, because it would wait in vain.
     let hasty = |limits: &mut MissLimits| {
         limits.list_wait = Duration::ZERO;
         limits.begun_of_token = 1;
     };
-    let server = limited(&office, (db, 1), &outside, &[WAITS], hasty).await;
+    let server = limited(&admin, (db, 1), &outside, &[WAITS], hasty).await;
     fetched(&server, &token).await;
     outside.mute(true);
     let before = outside.asked().len();
@@ -839,9 +837,9 @@ async fn names_from_elsewhere_in_two_cases_are_two_names(db: &TestDb) {
             .repository(path, &[("net.go", "package net\n")])
             .tag("v1.0.0");
     }
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     for module in [
         "code.example.org/acme/plain.git",
         "code.example.org/!acme/plain.git",
@@ -856,9 +854,9 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
     outside
         .repository("acme/plain.git", &[("net.go", "package net\n")])
         .tag("v1.0.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     outside
         .repository("lib/Plain.git", &[("net.go", "package net\n")])
         .tag("v1.0.0");
@@ -888,12 +886,12 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
         ("net.go", b"package net\n"),
     ];
     let at_acme = "go code.example.org/Acme/plain.git v1.0.0";
-    office.publish(at_acme, &files).await;
+    admin.publish(at_acme, &files).await;
     // A fill that had begun before the namespace was there ends without a version.
     let late = key(module, "v1.1.0");
     let files: [(&str, &[u8]); 1] = [("net.go", b"package net\n")];
-    let package = office.package(&late, &files).await;
-    let published = office
+    let package = admin.package(&late, &files).await;
+    let published = admin
         .registry
         .publish(package, VersionOrigin::VersionControl, &by);
     assert_eq!(published.await.unwrap(), Published::Owned);
@@ -903,15 +901,13 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
     let adopted = store.registry_namespace_add(&all, &owner, public, ForeignVersions::Adopt, &by);
     assert!(matches!(adopted.await.unwrap(), AddNamespace::Added(_)));
     let files: [(&str, &[u8]); 1] = [("net.go", b"package net\n")];
-    office
+    admin
         .publish("go code.example.org/lib/plain.git v1.0.0", &files)
         .await;
-    let package = office
+    let package = admin
         .package(&key("code.example.org/lib/Plain.git", "v1.0.1"), &files)
         .await;
-    let published = office
-        .registry
-        .publish(package, VersionOrigin::Command, &by);
+    let published = admin.registry.publish(package, VersionOrigin::Command, &by);
     let Ok(Published::CaseConflict(other)) = published.await else {
         panic!("the second spelling was published");
     };
@@ -929,12 +925,12 @@ fn left(db: &TestDb, number: u32) -> usize {
 async fn what_an_earlier_server_left_is_removed(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let old = scratch(db, 1).join("commit-of-a-killed-server");
     std::fs::create_dir_all(&old).unwrap();
     std::fs::write(old.join("pack"), "x").unwrap();
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     assert_eq!(left(db, 1), 0);
     fetched(&server, &token).await;
     assert_eq!(left(db, 1), 0);
@@ -949,9 +945,9 @@ async fn a_commit_with_too_many_files_is_refused_before_it_is_packed(db: &TestDb
     let sub = format!("{MODULE}/sub");
     repository.commit_many(("sub/go.mod", &go_mod(&sub)), 6);
     repository.tag("sub/v1.0.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS]).await;
     for (module, version, expected) in [
         (MODULE, "v1.1.0", "more than 100000 files"),
         (sub.as_str(), "v1.0.0", "more than 1000000 files"),
@@ -969,10 +965,10 @@ async fn a_repository_that_is_too_large_is_refused(db: &TestDb) {
     let repository = usual(&outside);
     repository.commit(&[("noise", &noise(3, 2 << 20))]);
     repository.tag("v1.1.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let small = |limits: &mut MissLimits| limits.repository_bytes = 1 << 20;
-    let server = limited(&office, (db, 1), &outside, &[WAITS], small).await;
+    let server = limited(&admin, (db, 1), &outside, &[WAITS], small).await;
     assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 404);
     let (kind, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
     assert_eq!(kind, FillFault::Refused);
@@ -983,14 +979,14 @@ async fn a_repository_that_is_too_large_is_refused(db: &TestDb) {
 async fn a_token_has_its_own_limits(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
-    let (_, other) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
+    let (_, other) = admin.token(&["read:*"]).await;
     let few = |limits: &mut MissLimits| {
         limits.begun_of_token = 1;
         limits.of_token = 2;
     };
-    let server = limited(&office, (db, 1), &outside, &[], few).await;
+    let server = limited(&admin, (db, 1), &outside, &[], few).await;
     let ask = async |version: &str, token: &str| {
         assert_eq!(server.status(&info(MODULE, version), token).await, 404);
     };
@@ -1024,15 +1020,15 @@ async fn a_version_does_not_wait_for_the_other_fetches_of_the_token_that_was_fir
     let outside = Outside::open().await;
     usual(&outside);
     outside.mute(true);
-    let office = Office::open(db).await;
-    let (_, first) = office.token(&["read:*"]).await;
-    let (_, second) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, first) = admin.token(&["read:*"]).await;
+    let (_, second) = admin.token(&["read:*"]).await;
     let few = |limits: &mut MissLimits| {
         limits.at_once_of_token = 1;
         limits.begun_of_token = 3;
         limits.look = Duration::from_millis(50);
     };
-    let server = limited(&office, (db, 1), &outside, &[], few).await;
+    let server = limited(&admin, (db, 1), &outside, &[], few).await;
     let ask = async |version: &str, token: &str| {
         assert_eq!(server.status(&info(MODULE, version), token).await, 404);
     };
@@ -1061,9 +1057,9 @@ async fn a_version_does_not_wait_for_the_other_fetches_of_the_token_that_was_fir
     assert!(is_busy().await);
     let text = go_mod(MODULE);
     let files: [(&str, &[u8]); 2] = [("go.mod", text.as_bytes()), ("net.go", b"package net\n")];
-    let package = office.package(&key(MODULE, "v1.2.0"), &files).await;
+    let package = admin.package(&key(MODULE, "v1.2.0"), &files).await;
     let (by, origin) = (by_ops(), VersionOrigin::VersionControl);
-    let published = office.registry.publish(package, origin, &by).await;
+    let published = admin.registry.publish(package, origin, &by).await;
     assert!(matches!(published, Ok(Published::New(_))));
     within("the end of the fetch in the queue", async {
         while is_busy().await {
@@ -1077,13 +1073,13 @@ async fn clients_that_wait_and_lists_of_a_token_have_limits(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
     outside.mute(true);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let few = |limits: &mut MissLimits| {
         limits.waiting_of_token = 1;
         limits.lists_of_token = 1;
     };
-    let server = limited(&office, (db, 1), &outside, &[WAITS], few).await;
+    let server = limited(&admin, (db, 1), &outside, &[WAITS], few).await;
     let (path, list) = (info(MODULE, "v1.0.0"), format!("{GO}/{MODULE}/@v/list"));
     let at_once = async {
         within("the fetch", async {
@@ -1109,13 +1105,13 @@ async fn a_fetch_that_takes_too_long_ends(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
     outside.mute(true);
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let hasty = |limits: &mut MissLimits| {
         limits.fill_time = Duration::from_millis(50);
         limits.of_token = 1;
     };
-    let server = limited(&office, (db, 1), &outside, &[WAITS], hasty).await;
+    let server = limited(&admin, (db, 1), &outside, &[WAITS], hasty).await;
     assert_eq!(server.status(&info(MODULE, "v1.0.0"), &token).await, 404);
     let (kind, why) = fault(db.store(), &key(MODULE, "v1.0.0")).await;
     assert_eq!(
@@ -1135,10 +1131,10 @@ async fn a_fetch_that_takes_too_long_ends(db: &TestDb) {
 async fn the_log_has_a_maximum_of_fetched_versions(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside).tag("v1.1.0");
-    let office = Office::open(db).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let one = ("registry-cache-versions", "1");
-    let server = server(&office, db, 1, &outside, &[WAITS, one]).await;
+    let server = server(&admin, db, 1, &outside, &[WAITS, one]).await;
     fetched(&server, &token).await;
     assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 404);
     let (_, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
@@ -1152,11 +1148,9 @@ const MAIN: [(&str, &[u8]); 1] = [("main.tf", b"output \"x\" {}\n")];
 async fn a_name_that_a_peer_published_is_not_taken_for_a_fetched_one(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    one.office.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
+    one.admin.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
     assert_eq!(two.pull().await, 1);
     let versions = format!("{VPC_AT}/versions");
     assert_eq!(two.server.status(&versions, &two.token).await, 200);
@@ -1169,15 +1163,13 @@ async fn a_missing_version_comes_from_another_deployment(db: &TestDb) {
     let waits = ("registry-on-miss", "*=wait");
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[waits]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    one.office.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
+    one.admin.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
     let versions = format!("{VPC_AT}/versions");
     let listed = two.server.get(&versions, &two.token).await;
     assert!(listed.text().contains("1.2.3"), "{}", listed.text());
-    one.office.publish(&format!("{VPC} 1.2.4"), &MAIN).await;
+    one.admin.publish(&format!("{VPC} 1.2.4"), &MAIN).await;
     let download = format!("{VPC_AT}/1.2.4/download");
     let requests = (0..20).map(|_| two.server.status(&download, &two.token));
     let statuses = futures::future::join_all(requests).await;
@@ -1193,7 +1185,7 @@ async fn a_missing_version_comes_from_another_deployment(db: &TestDb) {
     assert_eq!(why, "another deployment that may have it did not answer");
     assert_eq!(two.server.status(&versions, &two.token).await, 200);
     // Nobody who may not read the name makes the server ask.
-    let (_, other) = two.office.token(&["read:go *"]).await;
+    let (_, other) = two.admin.token(&["read:go *"]).await;
     let missing = format!("{VPC_AT}/1.2.6/download");
     assert_eq!(two.server.status(&missing, &other).await, 404);
     assert_eq!(fills(&two.server, "failed"), 1);
@@ -1211,13 +1203,11 @@ async fn the_list_of_a_name_that_is_here_has_new_versions_of_another_deployment(
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let waits = ("registry-on-miss", "*=wait");
     let two = Deployment::open(db.backend, "two.example.com", &[waits]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    one.office.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
+    one.admin.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
     assert_eq!(two.pull().await, 1);
-    one.office.publish(&format!("{VPC} 1.2.4"), &MAIN).await;
+    one.admin.publish(&format!("{VPC} 1.2.4"), &MAIN).await;
     // Terraform chooses from the list. It waits for a second only, which can be too short on a busy machine.
     let mut listed = String::new();
     for _ in 0..30 {
@@ -1241,25 +1231,23 @@ async fn a_fetched_version_never_counts_in_a_namespace_of_another_deployment(db:
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     let owned = "go code.example.org/acme";
-    two.office.namespace(owned, Visibility::Public).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    two.admin.namespace(owned, Visibility::Public).await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     let accepts = "*\ngo code.example.org/acme/...";
     two.join(&one, "*", accepts).await;
     let fetched = key(MODULE, "v1.0.0");
     let text = go_mod(MODULE);
     let files: [(&str, &[u8]); 2] = [("go.mod", text.as_bytes()), ("net.go", b"package net\n")];
-    let package = one.office.package(&fetched, &files).await;
+    let package = one.admin.package(&fetched, &files).await;
     let by = by_ops();
     let published = one
-        .office
+        .admin
         .registry
         .publish(package, VersionOrigin::VersionControl, &by);
     assert!(matches!(published.await, Ok(Published::New(_))));
-    one.office.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
+    one.admin.publish(&format!("{VPC} 1.2.3"), &MAIN).await;
     assert_eq!(two.pull().await, 1);
-    let known = two.office.registry.version(&fetched).await.unwrap();
+    let known = two.admin.registry.version(&fetched).await.unwrap();
     assert_eq!(known, None);
     let why = two.peer("one.example.com").await.skipped_last.unwrap();
     assert!(why.contains("belongs to net here"), "{why}");
@@ -1310,7 +1298,7 @@ async fn site(outside: &Outside, rules: &str) -> (Site, Person) {
         .collect();
     let site = Site::open_with(&[&hosts, &rules], &variables).await;
     let kim = site.person("kim", APP);
-    let (_, token) = site.office.token(&["read:*"]).await;
+    let (_, token) = site.admin.token(&["read:*"]).await;
     kim.write(
         ".netrc",
         &format!("machine mods.example.com login kim password {token}\n"),
@@ -1389,7 +1377,7 @@ async fn go_gets_the_same_from_here_and_from_the_repositories() {
     download(&kim, &versions);
     for version in &versions {
         let (path, version) = version.split_once('@').unwrap();
-        ended(site.office.registry.store(), &key(path, version)).await;
+        ended(site.admin.registry.store(), &key(path, version)).await;
     }
     let of_registry = sums(&kim, &versions);
     let lee = direct(site.person("lee", APP), &outside);
@@ -1465,8 +1453,8 @@ async fn go_finds_a_missing_version_in_the_end() {
         let (code, _) = run(&kim, &get(&module));
         assert_ne!(code, 0, "{module}");
         let key = key(&module, "v1.0.0");
-        ended(site.office.registry.store(), &key).await;
-        let (_, why) = fault(site.office.registry.store(), &key).await;
+        ended(site.admin.registry.store(), &key).await;
+        let (_, why) = fault(site.admin.registry.store(), &key).await;
         assert!(why.contains("not on --registry-vcs-allowlist"), "{why}");
     }
     assert!(!outside.asked().contains(&OTHER.to_owned()));

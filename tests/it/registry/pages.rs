@@ -9,7 +9,7 @@ use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::signed_note::open_note;
 use lockkeeper_registry::tlog::{LogHash, TreeHead, check_record, record_hash};
 
-use super::world::{Answer, Office, Replica};
+use super::world::{Answer, RegistryAdmin, Replica};
 use crate::support::db::{TestDb, store_test};
 
 const README: &str = "# VPC\n\nA network with [docs](https://example.com/docs).\n\n<script>alert(1)</script>\n\n[x](javascript:alert(1))\n";
@@ -23,11 +23,11 @@ pub const SIGNED_IN: [(&str, &str); 3] = [
     ("web-password", "a long password of the tests"),
 ];
 
-async fn with_modules(db: &TestDb) -> Office {
-    let office = Office::open(db).await;
-    office.namespace("module acme", Visibility::Owner).await;
-    office.namespace("module open", Visibility::Public).await;
-    office
+async fn with_modules(db: &TestDb) -> RegistryAdmin {
+    let admin = RegistryAdmin::open(db).await;
+    admin.namespace("module acme", Visibility::Owner).await;
+    admin.namespace("module open", Visibility::Public).await;
+    admin
         .namespace("go example.com/net", Visibility::Public)
         .await;
     let files: [(&str, &[u8]); 4] = [
@@ -37,18 +37,18 @@ async fn with_modules(db: &TestDb) -> Office {
         ("modules/subnet/main.tf", b"# subnet"),
     ];
     for version in ["1.2.3", "1.10.0", "2.0.0-rc.1"] {
-        office
+        admin
             .publish(&format!("module acme/vpc/aws {version}"), &files)
             .await;
     }
     let files: [(&str, &[u8]); 1] = [("main.tf", b"output \"x\" {}")];
-    office.publish("module open/dns/aws 1.0.0", &files).await;
+    admin.publish("module open/dns/aws 1.0.0", &files).await;
     let files: [(&str, &[u8]); 2] = [
         ("go.mod", b"module example.com/net\n\ngo 1.24\n"),
         ("net.go", b"package net\n"),
     ];
-    office.publish("go example.com/net v1.0.0", &files).await;
-    office
+    admin.publish("go example.com/net v1.0.0", &files).await;
+    admin
 }
 
 pub async fn page(server: &Replica, path: &str, who: Option<&str>) -> Answer {
@@ -93,16 +93,16 @@ pub fn text(page: &str) -> String {
 }
 
 async fn a_module_has_a_page_with_what_its_package_tells(db: &TestDb) {
-    let office = with_modules(db).await;
+    let admin = with_modules(db).await;
     let used = "module acme/vpc/aws 1.2.3";
-    office
+    admin
         .deprecate(
             used,
             "leaks <b>addresses</b>",
             Some("module acme/vpc/aws 1.10.0"),
         )
         .await;
-    let server = office.server(db, 1, &SIGNED_IN).await;
+    let server = admin.server(db, 1, &SIGNED_IN).await;
     assert_snapshot!(text(&seen(&server, "/registry").await), @"
     Modules
     Versions that this registry serves to terraform , tofu and go . A version never changes. Log of all changes · Other deployments
@@ -197,12 +197,12 @@ async fn a_module_has_a_page_with_what_its_package_tells(db: &TestDb) {
 }
 
 async fn a_version_that_was_taken_down_shows_only_why(db: &TestDb) {
-    let office = with_modules(db).await;
-    let server = office.server(db, 1, &SIGNED_IN).await;
+    let admin = with_modules(db).await;
+    let server = admin.server(db, 1, &SIGNED_IN).await;
     let path = "/registry/modules/acme/vpc/aws@1.10.0";
     assert!(seen(&server, path).await.contains("A network with"));
     let (key, why) = ("module acme/vpc/aws 1.10.0", "It has a key.");
-    office.take_down(key, TakedownKind::Security, why).await;
+    admin.take_down(key, TakedownKind::Security, why).await;
     let html = seen(&server, path).await;
     assert!(
         html.contains("taken down (security)") && html.contains(why),
@@ -218,8 +218,8 @@ async fn a_version_that_was_taken_down_shows_only_why(db: &TestDb) {
 }
 
 async fn a_record_has_a_proof_that_leads_to_the_signed_head(db: &TestDb) {
-    let office = with_modules(db).await;
-    let server = office.server(db, 1, &SIGNED_IN).await;
+    let admin = with_modules(db).await;
+    let server = admin.server(db, 1, &SIGNED_IN).await;
     let list = text(&seen(&server, "/registry/log").await);
     assert!(list.contains("Records 5"), "{list}");
     for id in 1..=5_u64 {
@@ -236,7 +236,7 @@ async fn a_record_has_a_proof_that_leads_to_the_signed_head(db: &TestDb) {
             .iter()
             .position(|code| code.starts_with("go.sum"))
             .unwrap();
-        let verifier = office.registry.verifier().clone();
+        let verifier = admin.registry.verifier().clone();
         let note = open_note(rest[head].as_bytes(), &[verifier]).unwrap();
         let head_of_log: TreeHead = note.text.parse().unwrap();
         let hashes: Vec<LogHash> = rest[..head]
@@ -265,11 +265,11 @@ async fn a_record_has_a_proof_that_leads_to_the_signed_head(db: &TestDb) {
 }
 
 async fn people_see_only_names_that_they_may_read(db: &TestDb) {
-    let office = with_modules(db).await;
+    let admin = with_modules(db).await;
     let private = ["/registry/modules/acme/vpc/aws", "/registry/log/1"];
     let public = ["/registry/modules/open/dns/aws", "/registry/log/4"];
     // Nobody signs in, and nothing is served without a token.
-    let closed = office.server(db, 1, &[]).await;
+    let closed = admin.server(db, 1, &[]).await;
     for path in [private, public].concat() {
         assert_eq!(
             page(&closed, path, None).await.status.as_u16(),
@@ -291,7 +291,7 @@ async fn people_see_only_names_that_they_may_read(db: &TestDb) {
         "{log}"
     );
     // Public names are.
-    let open = office
+    let open = admin
         .server(db, 2, &[("registry-anonymous-read", "true")])
         .await;
     for path in private {
@@ -341,7 +341,7 @@ async fn people_see_only_names_that_they_may_read(db: &TestDb) {
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let file = file.display().to_string();
     let flags = [&SIGNED_IN[..], &[("web-accounts-file", file.as_str())]].concat();
-    let signed = office.server(db, 3, &flags).await;
+    let signed = admin.server(db, 3, &flags).await;
     assert_eq!(page(&signed, "/registry", None).await.status.as_u16(), 401);
     // Accounts that are limited to owners see their names, and public ones.
     for (who, expected) in [
@@ -366,8 +366,8 @@ async fn people_see_only_names_that_they_may_read(db: &TestDb) {
 }
 
 async fn a_search_finds_parts_of_names_in_any_case(db: &TestDb) {
-    let office = with_modules(db).await;
-    let server = office.server(db, 1, &SIGNED_IN).await;
+    let admin = with_modules(db).await;
+    let server = admin.server(db, 1, &SIGNED_IN).await;
     for (search, expected) in [
         ("", 3),
         ("VPC", 1),

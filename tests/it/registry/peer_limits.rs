@@ -55,14 +55,14 @@ fn numbered(number: u32) -> String {
 
 async fn publish_numbered(at: &Deployment, count: u32) {
     for number in 0..count {
-        at.office.publish(&numbered(number), &MODULE).await;
+        at.admin.publish(&numbered(number), &MODULE).await;
     }
 }
 
 async fn take_down_numbered(at: &Deployment, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let key = numbered(number);
-        at.office
+        at.admin
             .take_down(&key, TakedownKind::Mistake, "wrong")
             .await;
     }
@@ -70,8 +70,8 @@ async fn take_down_numbered(at: &Deployment, numbers: std::ops::Range<u32>) {
 
 async fn a_walk_that_begins_again_merges_nothing_of_another_past(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 2);
     // A page that ends before the longest tree has to fit it.
     let token = two.token_for(&one).await;
@@ -124,7 +124,7 @@ async fn a_walk_that_begins_again_merges_nothing_of_another_past(db: &TestDb) {
 
 async fn a_peer_that_shares_something_else_all_the_time_is_read_again_once_an_hour(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     let changes = AtomicU64::new(0);
     change_pages(&one, move |page| {
         page["sharing"] = changes.fetch_add(1, Ordering::Relaxed).to_string().into();
@@ -135,7 +135,7 @@ async fn a_peer_that_shares_something_else_all_the_time_is_read_again_once_an_ho
     assert_eq!(two.peer(ONE).await.walk.number, first + 1);
     assert_eq!(two.error(ONE).await, "");
 
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 1, "new records are merged");
     let error = two.error(ONE).await;
     assert!(error.contains("has changed again"), "{error}");
@@ -150,7 +150,7 @@ async fn a_peer_that_shares_something_else_all_the_time_is_read_again_once_an_ho
 
 async fn an_answer_of_a_proxy_is_not_the_end_of_a_log(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     two.pull().await;
     one.tamper(|_, _| Answered {
         status: StatusCode::CONFLICT,
@@ -165,11 +165,11 @@ async fn an_answer_of_a_proxy_is_not_the_end_of_a_log(db: &TestDb) {
 async fn a_pattern_that_is_wider_than_a_namespace_does_not_name_it(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[]).await;
-    one.office
+    one.admin
         .namespace("go example.com/net", Visibility::Owner)
         .await;
     two.join(&one, "", "go example.com/...").await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 0);
     let digest = digest_of(&one, NET).await;
     let package = format!("/registry/peer/v1/packages/{digest}");
@@ -178,7 +178,7 @@ async fn a_pattern_that_is_wider_than_a_namespace_does_not_name_it(db: &TestDb) 
     assert_eq!(peer_get(&two, &one, &package).await, 200);
 
     // The name belongs to an owner of the second one as well.
-    two.office
+    two.admin
         .namespace("go example.com/net", Visibility::Public)
         .await;
     assert_eq!(two.pull().await, 0);
@@ -192,19 +192,19 @@ async fn a_pattern_that_is_wider_than_a_namespace_does_not_name_it(db: &TestDb) 
 async fn takedowns_are_counted_by_their_maker_also_through_a_relay(db: &TestDb) {
     let flags = [("registry-takedown-brake", "2")];
     let (one, two, three) = Box::pin(chain(db, &flags)).await;
-    two.office.namespace("module two", Visibility::Public).await;
+    two.admin.namespace("module two", Visibility::Public).await;
     publish_numbered(&one, 5).await;
     assert_eq!(two.pull().await, 5);
     assert_eq!(three.pull().await, 5);
     take_down_numbered(&one, 0..4).await;
     // In one page, additions would come before takedowns.
     two.pull().await;
-    one.office
+    one.admin
         .publish("module acme/new/aws 1.0.0", &MODULE)
         .await;
     two.pull().await;
     let relayed = "module two/m/aws 1.0.0";
-    two.office.publish(relayed, &MODULE).await;
+    two.admin.publish(relayed, &MODULE).await;
 
     // Its maker is stopped, and its relay goes on.
     assert_eq!(three.pull().await, 3);
@@ -238,9 +238,9 @@ async fn a_takedown_travels_on_through_a_deployment_that_has_fetched_the_version
     two.shares(THREE, "*\ngo example.com/net/...").await;
     two.fetch(NET, &GO_MODULE).await;
     assert_eq!(three.pull().await, 1);
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 0, "the version is there");
-    one.office
+    one.admin
         .take_down(NET, TakedownKind::Security, "has a key")
         .await;
     assert_eq!((two.pull().await, three.pull().await), (1, 1));
@@ -253,9 +253,7 @@ async fn a_takedown_travels_on_through_a_deployment_that_has_fetched_the_version
 async fn an_agreement_after_a_brake_ends_after_a_day(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[("registry-takedown-brake", "2")]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
     publish_numbered(&one, 8).await;
     two.pull().await;
@@ -283,9 +281,7 @@ async fn an_agreement_after_a_brake_ends_after_a_day(db: &TestDb) {
 async fn takedowns_of_versions_that_were_never_here_do_not_brake(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[("registry-takedown-brake", "2")]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
     publish_numbered(&one, 4).await;
     take_down_numbered(&one, 0..4).await;
@@ -299,7 +295,7 @@ async fn takedowns_of_versions_that_were_never_here_do_not_brake(db: &TestDb) {
 
 async fn nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way(db: &TestDb) {
     let (one, two, three) = Box::pin(chain(db, &[])).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     let gate = two.hold("/diff");
     let stop = async {
@@ -326,7 +322,7 @@ async fn a_peer_is_not_failing_because_another_one_was_stopped(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, THREE, &[]).await;
     two.join(&three, "*", "module three/*").await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     // Each time, the second one requests other names of the first one.
     for (from, to) in [
@@ -343,7 +339,7 @@ async fn a_peer_is_not_failing_because_another_one_was_stopped(db: &TestDb) {
 
 async fn a_merge_does_not_overwrite_what_an_administrator_decides_meanwhile(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     let gate = one.hold("/diff");
     let stop = async {
         gate.arrived(1).await;
@@ -428,7 +424,7 @@ async fn a_peer_adds_only_so_many_versions_and_bytes(db: &TestDb) {
     let peer = two.peer(ONE).await;
     assert_eq!((peer.versions, peer.skipped, peer.limited), (3, 0, 0));
     two.change(ONE, most(None, Some(peer.bytes))).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 0);
     let skipped = two.peer(ONE).await.skipped_last.unwrap();
     assert!(skipped.contains("--max-bytes"), "{skipped}");
@@ -454,7 +450,7 @@ fn send_wrong_packages(at: &Deployment) {
 
 async fn wrong_packages_are_given_up_until_somebody_wants_them(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     two.pull().await;
     send_wrong_packages(&one);
     let attempt = async || {
@@ -489,17 +485,17 @@ async fn a_peer_that_sends_slowly_does_not_stop_other_downloads(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, THREE, &[]).await;
     three
-        .office
+        .admin
         .namespace("module three", Visibility::Public)
         .await;
     two.join(&three, "*", "*").await;
     for number in 0..10 {
         let text = format!("output \"x{number}\" {{}}\n");
         let files = [("main.tf", text.as_bytes())];
-        one.office.publish(&numbered(number), &files).await;
+        one.admin.publish(&numbered(number), &files).await;
     }
     let other = "module three/m/aws 1.0.0";
-    three.office.publish(other, &MODULE).await;
+    three.admin.publish(other, &MODULE).await;
     assert_eq!(two.pull().await, 11);
     let gate = one.hold("/packages/");
     let open = async {
@@ -522,13 +518,13 @@ async fn a_peer_with_many_packages_does_not_stop_other_downloads(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, THREE, &[]).await;
     three
-        .office
+        .admin
         .namespace("module three", Visibility::Public)
         .await;
     two.join(&three, "*", "*").await;
     let other = "module three/m/aws 1.0.0";
-    three.office.publish(other, &MODULE).await;
-    one.office.publish(VPC, &MODULE).await;
+    three.admin.publish(other, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 2);
     for number in 0..60 {
         let row = format!(
@@ -556,13 +552,13 @@ async fn a_peer_with_many_packages_does_not_stop_other_downloads(db: &TestDb) {
 async fn a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[]).await;
-    one.office.namespace("module acme", Visibility::Owner).await;
-    two.office.namespace("module two", Visibility::Public).await;
+    one.admin.namespace("module acme", Visibility::Owner).await;
+    two.admin.namespace("module two", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     // Both have the same bytes, and only the first name is private.
     let same = "module two/m/aws 1.0.0";
-    two.office.publish(same, &MODULE).await;
+    two.admin.publish(same, &MODULE).await;
     let digest = digest_of(&one, VPC).await;
     assert_eq!(digest_of(&two, same).await, digest);
     let package = format!("/registry/peer/v1/packages/{digest}");
@@ -593,7 +589,7 @@ async fn publish_privately(one: &Deployment, two: &Deployment) -> String {
         ..PeerTerms::default()
     };
     two.change(ONE, private).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     two.peers.download_due().await.unwrap();
     assert!(two.is_here(VPC).await);
@@ -664,14 +660,14 @@ async fn a_takedown_stays_one_when_its_peer_is_accepted_for_less(db: &TestDb) {
         (NET, &GO_MODULE[..]),
         (newer_net, &GO_MODULE[..]),
     ] {
-        one.office.publish(key, files).await;
+        one.admin.publish(key, files).await;
     }
     assert_eq!(two.pull().await, 4);
     two.peers.download_due().await.unwrap();
     let link = vpc_path(&two).await;
     let (security, legal) = (TakedownKind::Security, TakedownKind::Legal);
-    one.office.take_down(NET, security, "has a key").await;
-    one.office.take_down(VPC, legal, "A court said so.").await;
+    one.admin.take_down(NET, security, "has a key").await;
+    one.admin.take_down(VPC, legal, "A court said so.").await;
     assert_eq!(two.pull().await, 2);
     let less = "module other/*";
     two.accepts(ONE, less).await;
@@ -687,7 +683,7 @@ async fn a_takedown_stays_one_when_its_peer_is_accepted_for_less(db: &TestDb) {
     let latest = "/registry/go/example.com/net/@latest";
     let list = format!("{NET_AT}/list");
     let lists = [latest, list.as_str(), VPC_LIST];
-    let (_, stranger) = two.office.token(&["read:go example.org/..."]).await;
+    let (_, stranger) = two.admin.token(&["read:go example.org/..."]).await;
     for path in &of_go {
         let answer = two.server.get(path, &two.token).await;
         let text = "example.com/net v1.0.0 was taken down for security on 2026-03-02: has a key.\n";
@@ -715,8 +711,8 @@ async fn a_takedown_stays_one_when_its_peer_is_accepted_for_less(db: &TestDb) {
 
     // Nothing is left of either name.
     two.accepts(ONE, "*").await;
-    one.office.take_down(newer_net, security, "it too").await;
-    one.office.take_down(newer_vpc, security, "it too").await;
+    one.admin.take_down(newer_net, security, "it too").await;
+    one.admin.take_down(newer_vpc, security, "it too").await;
     assert_eq!(two.pull().await, 2);
     two.accepts(ONE, less).await;
     for path in lists {
@@ -734,7 +730,7 @@ async fn a_takedown_stays_one_when_its_peer_is_accepted_for_less(db: &TestDb) {
     };
     two.change(ONE, private).await;
     two.accepts(ONE, less).await;
-    let (_, named) = two.office.token(&["read:go example.com/net/..."]).await;
+    let (_, named) = two.admin.token(&["read:go example.com/net/..."]).await;
     for path in of_go.iter().map(String::as_str).chain([latest]) {
         assert_eq!(two.server.status(path, &two.token).await, 404, "{path}");
         assert_eq!(two.server.status(path, &named).await, 403, "{path}");
@@ -750,14 +746,14 @@ async fn private_names_stay_private_when_their_peer_is_accepted_for_less(db: &Te
         ..PeerTerms::default()
     };
     let (both, less) = ("module acme/*\ngo example.com/...", "go example.com/...");
-    let (_, named) = two.office.token(&["read:module acme/*"]).await;
+    let (_, named) = two.admin.token(&["read:module acme/*"]).await;
     let package = async || {
         let path = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
         peer_get(&three, &two, &path).await
     };
     let listed = async |token: &str| two.server.status(VPC_LIST, token).await;
     two.change(ONE, terms(both, Visibility::Owner)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     two.peers.download_due().await.unwrap();
 
@@ -798,13 +794,13 @@ async fn a_private_takedown_stays_private_when_its_peer_becomes_public_for_other
     };
     let private = "go example.com/net/...";
     two.change(ONE, terms(private, Visibility::Owner)).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 1);
-    one.office
+    one.admin
         .take_down(NET, TakedownKind::Security, "has a key")
         .await;
     assert_eq!(two.pull().await, 1);
-    let (_, named) = two.office.token(&["read:go example.com/net/..."]).await;
+    let (_, named) = two.admin.token(&["read:go example.com/net/..."]).await;
     let path = format!("{NET_AT}/v1.0.0.info");
     let statuses = async || {
         let anybody = two.server.status(&path, &two.token).await;
@@ -836,7 +832,7 @@ async fn nobody_joins_in_place_of_a_removed_peer(db: &TestDb) {
     assert!(refused.contains("a new database"), "{refused}");
     let left = two.peer(ONE).await;
     assert_eq!(left.state, PeerState::Removed);
-    assert_eq!(left.verifier, *one.office.registry.verifier());
+    assert_eq!(left.verifier, *one.admin.registry.verifier());
     assert_eq!(left.accepts.to_string(), "*");
 
     // It comes back with its own key. The invitation is for public names, and those that are here stay private.
@@ -865,7 +861,7 @@ async fn what_is_shared_cannot_be_guessed_from_its_digest(db: &TestDb) {
     let of_three = page_of(&two, &three, "*").await["sharing"].clone();
     assert_ne!(of_one, of_three);
     assert_eq!(page_of(&two, &one, "*").await["sharing"], of_one);
-    one.office
+    one.admin
         .namespace("module hidden", Visibility::Owner)
         .await;
     assert_ne!(page_of(&two, &one, "*").await["sharing"], of_one);
@@ -873,8 +869,8 @@ async fn what_is_shared_cannot_be_guessed_from_its_digest(db: &TestDb) {
 
 async fn a_download_that_cannot_be_kept_here_comes_last(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     two.pull().await;
     // A file is in the place of the directory of packages.
     let packages = two.db.dir.path().join("packages");

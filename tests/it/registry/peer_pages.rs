@@ -40,12 +40,10 @@ async fn the_number_of_records_of_a_page_adds_no_statements() {
     // Only statements of PostgreSQL are listened to, so those of the sender do not count.
     let one = Deployment::open(Backend::Sqlite, ONE, &[]).await;
     let two = Deployment::open(Backend::Postgres, TWO, &[]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
     // With an odd number of records before it, each page reads a hash of the tree.
-    one.office
+    one.admin
         .publish("module acme/first/aws 1.0.0", &MODULE)
         .await;
     assert_eq!(two.pull().await, 1);
@@ -54,10 +52,10 @@ async fn the_number_of_records_of_a_page_adds_no_statements() {
         for number in 0..count {
             let kept = format!("module acme/{name}/aws 1.{number}.0");
             let gone = format!("module acme/{name}/aws 2.{number}.0");
-            one.office.publish(&kept, &MODULE).await;
-            one.office.publish(&gone, &MODULE).await;
-            one.office.deprecate(&kept, "old", None).await;
-            one.office
+            one.admin.publish(&kept, &MODULE).await;
+            one.admin.publish(&gone, &MODULE).await;
+            one.admin.deprecate(&kept, "old", None).await;
+            one.admin
                 .take_down(&gone, TakedownKind::Mistake, "wrong")
                 .await;
         }
@@ -91,16 +89,16 @@ async fn the_number_of_conflicts_adds_no_statements() {
     let one = Deployment::open(Backend::Sqlite, ONE, &[]).await;
     let two = Deployment::open(Backend::Postgres, TWO, &SIGNED_IN).await;
     for deployment in [&one, &two] {
-        let office = &deployment.office;
-        office.namespace("module acme", Visibility::Public).await;
+        let admin = &deployment.admin;
+        admin.namespace("module acme", Visibility::Public).await;
     }
     two.join(&one, "module acme/*", "module acme/*").await;
     let mut conflicts = 0;
     for (name, count) in [("few", 1), ("many", 20)] {
         for number in 0..count {
             let key = format!("module acme/{name}/aws 1.{number}.0");
-            one.office.publish(&key, &MODULE).await;
-            two.office.publish(&key, &OTHER_MODULE).await;
+            one.admin.publish(&key, &MODULE).await;
+            two.admin.publish(&key, &OTHER_MODULE).await;
         }
         assert_eq!(two.pull().await, 0);
         conflicts += count;
@@ -134,9 +132,7 @@ async fn a_page_ends_as_its_records_one_by_one(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &FETCHES).await;
     let three = Deployment::open(db.backend, THREE, &FETCHES).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     for reader in [&two, &three] {
         reader.join(&one, "*", "*\ngo github.com/...").await;
     }
@@ -147,12 +143,12 @@ async fn a_page_ends_as_its_records_one_by_one(db: &TestDb) {
         ("1.3.0", &OTHER_MODULE),
     ] {
         let key = format!("module acme/vpc/aws {version}");
-        one.office.publish(&key, files).await;
+        one.admin.publish(&key, files).await;
         assert_eq!(two.pull().await, 1);
     }
     let shared = digest_of(&one, "module acme/vpc/aws 1.0.0").await;
     let gone = digest_of(&one, "module acme/vpc/aws 1.2.0").await;
-    one.office
+    one.admin
         .deprecate("module acme/vpc/aws 1.0.0", "old", None)
         .await;
     assert_eq!(two.pull().await, 1);
@@ -164,7 +160,7 @@ async fn a_page_ends_as_its_records_one_by_one(db: &TestDb) {
         "module acme/vpc/aws 1.3.0",
         FETCHED,
     ] {
-        one.office
+        one.admin
             .take_down(key, TakedownKind::Mistake, "wrong")
             .await;
         assert_eq!(two.pull().await, 1);
@@ -209,23 +205,23 @@ async fn a_package_goes_with_the_last_version_that_a_page_takes_down(db: &TestDb
     let (one, two) = Box::pin(two(db)).await;
     let keys = ["1.0.0", "1.1.0", "1.2.0"].map(|version| format!("module acme/vpc/aws {version}"));
     for key in &keys {
-        one.office.publish(key, &MODULE).await;
+        one.admin.publish(key, &MODULE).await;
     }
     assert_eq!(two.pull().await, 3);
     two.peers.download_due().await.unwrap();
     let package = digest_of(&two, &keys[0]).await;
     let is_kept = async || {
-        let package = two.office.registry.package(&package).await;
+        let package = two.admin.registry.package(&package).await;
         package.unwrap().is_some()
     };
     assert!(is_kept().await);
-    one.office
+    one.admin
         .take_down(&keys[0], TakedownKind::Mistake, "wrong")
         .await;
     assert_eq!(two.pull().await, 1);
     assert!(is_kept().await, "two versions have it");
     for key in &keys[1..] {
-        one.office
+        one.admin
             .take_down(key, TakedownKind::Mistake, "wrong")
             .await;
     }
@@ -240,29 +236,29 @@ async fn a_package_is_not_kept_for_a_version_that_is_still_at_a_peer(db: &TestDb
     let two = Deployment::open(db.backend, TWO, &[]).await;
     let three = Deployment::open(db.backend, THREE, &[]).await;
     for (at, namespace) in [(&one, "module acme"), (&two, "module two")] {
-        at.office.namespace(namespace, Visibility::Public).await;
+        at.admin.namespace(namespace, Visibility::Public).await;
     }
     one.join(&two, "*", "*").await;
     three.join(&one, "*", "*").await;
     three.join(&two, "*", "*").await;
     let (down, same) = ("module acme/vpc/aws 1.2.3", "module two/m/aws 1.0.0");
-    one.office.publish(down, &MODULE).await;
+    one.admin.publish(down, &MODULE).await;
     assert_eq!(three.pull().await, 1);
     three.peers.download_due().await.unwrap();
     assert!(three.is_here(down).await);
-    two.office.publish(same, &MODULE).await;
+    two.admin.publish(same, &MODULE).await;
     let package = digest_of(&one, down).await;
     assert_eq!(digest_of(&two, same).await, package);
     assert_eq!((three.pull().await, one.pull().await), (1, 1));
     let is_kept = async |at: &Deployment| {
-        let package = at.office.registry.package(&package).await;
+        let package = at.admin.registry.package(&package).await;
         package.unwrap().is_some()
     };
     assert!(is_kept(&one).await && is_kept(&three).await);
 
     // One takes it down on its own, and the other one with a page.
     two.reachable(false);
-    one.office
+    one.admin
         .take_down(down, TakedownKind::Security, "has a key")
         .await;
     assert!(!is_kept(&one).await);

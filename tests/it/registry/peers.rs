@@ -47,10 +47,8 @@ async fn peers_in(at: &Deployment, state: &str) -> Option<u64> {
 pub async fn two(db: &TestDb) -> (Deployment, Deployment) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
-    one.office
+    one.admin.namespace("module acme", Visibility::Public).await;
+    one.admin
         .namespace("go example.com/net", Visibility::Public)
         .await;
     two.join(&one, "*", "*").await;
@@ -69,8 +67,8 @@ pub async fn vpc_path(at: &Deployment) -> String {
 
 async fn a_version_travels_with_its_package_byte_for_byte(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.server.status(VPC_LIST, &two.token).await, 404);
 
     assert_eq!(two.pull().await, 2);
@@ -115,29 +113,29 @@ async fn a_version_travels_with_its_package_byte_for_byte(db: &TestDb) {
 
 async fn deprecations_and_takedowns_travel(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     two.pull().await;
     two.peers.download_due().await.unwrap();
     let path = vpc_path(&two).await;
     let package = digest_of(&two, VPC).await;
     assert!(
-        two.office
+        two.admin
             .registry
             .package(&package)
             .await
             .unwrap()
             .is_some()
     );
-    one.office.deprecate(NET, "old", None).await;
-    one.office
+    one.admin.deprecate(NET, "old", None).await;
+    one.admin
         .take_down(VPC, TakedownKind::Security, "has a key")
         .await;
     // A version that is gone before anybody saw it.
-    one.office
+    one.admin
         .publish("module acme/vpc/aws 2.0.0", &MODULE)
         .await;
-    one.office
+    one.admin
         .take_down("module acme/vpc/aws 2.0.0", TakedownKind::Legal, "no")
         .await;
 
@@ -155,7 +153,7 @@ async fn deprecations_and_takedowns_travel(db: &TestDb) {
     assert_eq!(two.server.status(legal, &two.token).await, 451);
     // The bytes go with the takedown.
     assert!(
-        two.office
+        two.admin
             .registry
             .package(&package)
             .await
@@ -182,7 +180,7 @@ pub async fn three(db: &TestDb) -> Vec<Deployment> {
         let deployment = Deployment::open(db.backend, name, &[]).await;
         let namespace = format!("module n{number}");
         deployment
-            .office
+            .admin
             .namespace(&namespace, Visibility::Public)
             .await;
         all.push(deployment);
@@ -199,14 +197,14 @@ pub async fn assert_equal(all: &[Deployment]) {
     for deployment in all {
         assert_eq!(deployment.pull().await, 0);
         deployment.peers.download_due().await.unwrap();
-        deployment.office.registry.remove_orphans().await.unwrap();
+        deployment.admin.registry.remove_orphans().await.unwrap();
         assert_eq!(deployment.fault().await, None);
     }
     for number in 0..3 {
         let name = format!("module n{number}/m/aws").parse().unwrap();
         let mut states = Vec::new();
         for deployment in all {
-            let versions = deployment.office.registry.versions(&name).await.unwrap();
+            let versions = deployment.admin.registry.versions(&name).await.unwrap();
             let versions: Vec<_> = versions
                 .into_iter()
                 .map(|version| {
@@ -228,24 +226,24 @@ async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
     for (number, deployment) in all.iter().enumerate() {
         for version in ["1.0.0", "1.1.0", "1.2.0"] {
             let key = format!("module n{number}/m/aws {version}");
-            deployment.office.publish(&key, &MODULE).await;
+            deployment.admin.publish(&key, &MODULE).await;
         }
         let key = format!("module n{number}/m/aws 1.0.0");
-        deployment.office.deprecate(&key, "old", None).await;
+        deployment.admin.deprecate(&key, "old", None).await;
     }
     // Two learn of a version, and then each says something else about it.
     all[1].pull().await;
     all[2].pull().await;
     all[1]
-        .office
+        .admin
         .deprecate("module n0/m/aws 1.1.0", "old", None)
         .await;
     all[2]
-        .office
+        .admin
         .take_down("module n0/m/aws 1.1.0", TakedownKind::Mistake, "wrong")
         .await;
     all[2]
-        .office
+        .admin
         .take_down("module n1/m/aws 1.0.0", TakedownKind::Mistake, "wrong")
         .await;
     for at in [0, 2, 1, 1, 0, 2, 0, 1, 2] {
@@ -257,8 +255,8 @@ async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
 /// R8: a peer that is away keeps nothing from being served that is here.
 async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     two.pull().await;
     let path = vpc_path(&two).await;
     assert_eq!(two.server.status(&path, "").await, 200);
@@ -291,10 +289,10 @@ async fn what_is_here_is_served_while_a_peer_is_mute(db: &TestDb) {
     let waits = ("registry-on-miss", "*=wait");
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[waits]).await;
-    let office = &one.office;
-    office.namespace("module acme", Visibility::Public).await;
+    let admin = &one.admin;
+    admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    office.publish(VPC, &MODULE).await;
+    admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     two.peers.download_due().await.unwrap();
     let path = vpc_path(&two).await;
@@ -318,12 +316,12 @@ async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &Te
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
     three
-        .office
+        .admin
         .namespace("module three", Visibility::Public)
         .await;
     two.join(&three, "*", "*").await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 2);
 
     // The same answers with fewer records: somebody has restored an old database.
@@ -337,7 +335,7 @@ async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &Te
         answered
     });
     three
-        .office
+        .admin
         .publish("module three/m/aws 1.0.0", &MODULE)
         .await;
     // The stop lets the logs of the others be read again, so a page that was under way is dropped.
@@ -352,7 +350,7 @@ async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &Te
     assert_eq!(peers_in(&two, "joined").await, Some(1));
     // Nothing is requested from it any more.
     one.honest();
-    one.office.deprecate(NET, "old", None).await;
+    one.admin.deprecate(NET, "old", None).await;
     assert_eq!(two.pull().await, 0);
     assert_eq!(two.server.status(VPC_LIST, &two.token).await, 200);
 
@@ -439,8 +437,8 @@ async fn nothing_of_a_page_that_does_not_fit_is_merged(db: &TestDb) {
         ),
     ];
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     for (why, state, change) in cases {
         change_pages(&one, change);
         assert_eq!(two.pull().await, 0, "{why}");
@@ -462,13 +460,11 @@ async fn nothing_of_a_page_that_does_not_fit_is_merged(db: &TestDb) {
 
 async fn a_peer_leads_nobody_to_another_address(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
-    one.office.publish(NET, &GO_MODULE).await;
-    two.office.namespace("module two", Visibility::Public).await;
-    two.office
-        .publish("module two/vpc/aws 1.0.0", &MODULE)
-        .await;
+    one.admin.publish(NET, &GO_MODULE).await;
+    two.admin.namespace("module two", Visibility::Public).await;
+    two.admin.publish("module two/vpc/aws 1.0.0", &MODULE).await;
     let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
     elsewhere.set_nonblocking(true).unwrap();
     one.redirect(format!("http://{}", elsewhere.local_addr().unwrap()));
@@ -486,7 +482,7 @@ async fn a_peer_leads_nobody_to_another_address(db: &TestDb) {
 /// R6: names from outside do not become those of an owner by accident.
 async fn a_namespace_is_not_added_above_names_of_peers(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     let (store, by) = (two.db.store(), by_ops());
     let (prefix, owner) = ("module acme".parse().unwrap(), "net".parse().unwrap());
@@ -507,10 +503,10 @@ async fn a_namespace_has_the_names_below_a_slash_and_no_others(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     for name in ["example.com/net~tools", "example.com/lib/z"] {
         let key = format!("go {name}");
-        one.office.namespace(&key, Visibility::Public).await;
+        one.admin.namespace(&key, Visibility::Public).await;
         let go_mod = format!("module {name}\n");
         let files: [(&str, &[u8]); 1] = [("go.mod", go_mod.as_bytes())];
-        one.office.publish(&format!("{key} v1.0.0"), &files).await;
+        one.admin.publish(&format!("{key} v1.0.0"), &files).await;
     }
     assert_eq!(two.pull().await, 2);
     let (store, by) = (two.db.store(), by_ops());
@@ -533,10 +529,10 @@ async fn a_record_that_its_maker_did_not_sign_is_found_out(db: &TestDb) {
     let impostor = Deployment::open(db.backend, "one.example.com", &[]).await;
     let fooled = Deployment::open(db.backend, "three.example.com", &[]).await;
     impostor
-        .office
+        .admin
         .namespace("module acme", Visibility::Public)
         .await;
-    impostor.office.publish(VPC, &OTHER_MODULE).await;
+    impostor.admin.publish(VPC, &OTHER_MODULE).await;
     fooled.join(&impostor, "*", "*").await;
     assert_eq!(fooled.pull().await, 1);
     two.join(&fooled, "*", "*").await;
@@ -548,7 +544,7 @@ async fn a_record_that_its_maker_did_not_sign_is_found_out(db: &TestDb) {
     assert!(why.contains("wrong signature of one.example.com"), "{why}");
     assert!(two.version(VPC).await.is_none());
     // The real one goes on.
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     assert_eq!(two.version(VPC).await.unwrap().known, {
         let theirs = one.version(VPC).await.unwrap();
@@ -566,7 +562,7 @@ async fn a_package_that_is_not_the_recorded_one_is_fetched_elsewhere(db: &TestDb
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
     three.join(&one, "*", "*").await;
     two.join(&three, "*", "*").await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     three.pull().await;
     two.pull().await;
     one.tamper(|path, answered| {
@@ -629,7 +625,7 @@ async fn nothing_is_kept_of_hostile_archives_that_a_peer_has_signed(db: &TestDb)
     let count = archives.len() as u64;
     assert!(count > 50, "{count}");
     for (key, hostile) in &archives {
-        one.office.publish_hostile(key, &hostile.archive).await;
+        one.admin.publish_hostile(key, &hostile.archive).await;
     }
     assert_eq!(two.pull().await, count);
     let mut failed = 0;
@@ -677,8 +673,8 @@ async fn a_package_with_a_large_go_mod_file_does_not_come_and_stops_no_other(db:
     let (one, two) = Box::pin(two(db)).await;
     let go_mod = go_mod_of_size("example.com/net", (1 << 20) + 1);
     let files = [("go.mod", go_mod.as_bytes()), GO_MODULE[1]];
-    one.office.publish_unlimited(NET, &files).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish_unlimited(NET, &files).await;
+    one.admin.publish(VPC, &MODULE).await;
     // What was published before is served as it was.
     let path = format!("{NET_AT}/v1.0.0.mod");
     assert_eq!(one.server.get(&path, &one.token).await.text(), go_mod);
@@ -701,13 +697,13 @@ async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) 
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     for deployment in [&one, &two] {
         deployment
-            .office
+            .admin
             .namespace("module acme", Visibility::Public)
             .await;
     }
     two.join(&one, "module acme/*", "module acme/*").await;
-    one.office.publish(VPC, &MODULE).await;
-    two.office.publish(VPC, &OTHER_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    two.admin.publish(VPC, &OTHER_MODULE).await;
     let ours = two.version(VPC).await;
     assert_eq!((one.pull().await, two.pull().await), (0, 0));
     for (at, other) in [(&one, "two.example.com"), (&two, "one.example.com")] {
@@ -731,7 +727,7 @@ async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) 
     two.pull().await;
     assert_eq!(two.store().registry_conflict_count().await.unwrap(), 1);
 
-    one.office
+    one.admin
         .take_down(VPC, TakedownKind::Mistake, "two contents")
         .await;
     assert_eq!(one.store().registry_conflict_count().await.unwrap(), 0);
@@ -747,12 +743,10 @@ async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) 
 
 async fn a_peer_with_many_conflicts_hides_none_of_another_one(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    two.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    two.admin.namespace("module acme", Visibility::Public).await;
     two.accepts("one.example.com", "module acme/*").await;
-    one.office.publish(VPC, &MODULE).await;
-    two.office.publish(VPC, &OTHER_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    two.admin.publish(VPC, &OTHER_MODULE).await;
     assert_eq!(two.pull().await, 0);
     let rows = (0..1_000).map(|number| {
         let name = format!("acme/n{number:03}/aws");
@@ -783,12 +777,12 @@ async fn the_page_shows_peers_to_people_who_sign_in(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &flags).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     for deployment in [&one, &two] {
-        let office = &deployment.office;
-        office.namespace("module acme", Visibility::Public).await;
+        let admin = &deployment.admin;
+        admin.namespace("module acme", Visibility::Public).await;
     }
     two.join(&one, "module acme/*", "module acme/*").await;
-    one.office.publish(VPC, &MODULE).await;
-    two.office.publish(VPC, &OTHER_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    two.admin.publish(VPC, &OTHER_MODULE).await;
     one.pull().await;
     two.reachable(false);
     one.pull().await;
@@ -820,11 +814,9 @@ async fn the_page_shows_peers_to_people_who_sign_in(db: &TestDb) {
 /// R6: records of a peer for a name of an owner here do not count unless a pattern names it.
 async fn nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    two.office
-        .namespace("module acme", Visibility::Public)
-        .await;
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    two.admin.namespace("module acme", Visibility::Public).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 1);
     assert_eq!(two.version(VPC).await, None);
     let peer = two.peer("one.example.com").await;
@@ -841,19 +833,19 @@ async fn nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has(db: &T
 async fn only_shared_and_accepted_names_travel(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
-    one.office.namespace("module acme", Visibility::Owner).await;
-    one.office
+    one.admin.namespace("module acme", Visibility::Owner).await;
+    one.admin
         .namespace("go example.com/net", Visibility::Public)
         .await;
-    one.office
+    one.admin
         .namespace("go example.com/other", Visibility::Public)
         .await;
     two.join(&one, "", "go example.com/net/...").await;
     let other = "go example.com/other v1.0.0";
     let files: [(&str, &[u8]); 1] = [("go.mod", b"module example.com/other\n")];
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
-    one.office.publish(other, &files).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
+    one.admin.publish(other, &files).await;
     assert_eq!(two.pull().await, 1);
     assert!(two.version(NET).await.is_some());
     assert_eq!(two.peer("one.example.com").await.walk.last_id(), 3);
@@ -870,7 +862,7 @@ async fn only_shared_and_accepted_names_travel(db: &TestDb) {
     assert_eq!(answers, 404);
 
     // A namespace becomes public: what was withheld comes, without a change here.
-    one.office
+    one.admin
         .change_namespace("module acme", Visibility::Public)
         .await;
     assert_eq!(two.pull().await, 1);
@@ -900,21 +892,19 @@ async fn many_takedowns_wait_for_an_administrator(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let flags = [("registry-takedown-brake", "2")];
     let two = Deployment::open(db.backend, "two.example.com", &flags).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
     let key = |number: u32| format!("module acme/vpc/aws 1.0.{number}");
     for number in 0..5 {
-        one.office.publish(&key(number), &MODULE).await;
+        one.admin.publish(&key(number), &MODULE).await;
     }
     two.pull().await;
     for number in 0..4 {
-        one.office
+        one.admin
             .take_down(&key(number), TakedownKind::Mistake, "wrong")
             .await;
     }
-    one.office
+    one.admin
         .publish("module acme/new/aws 1.0.0", &MODULE)
         .await;
     two.pull().await;
@@ -932,7 +922,7 @@ async fn many_takedowns_wait_for_an_administrator(db: &TestDb) {
     assert_eq!(two.version("module acme/new/aws 1.0.0").await, None);
     assert_eq!((two.pull().await, deleted().await), (0, 2));
     // More takedowns come before somebody agrees to those that are known.
-    one.office
+    one.admin
         .take_down(&key(4), TakedownKind::Mistake, "wrong")
         .await;
     assert!(
@@ -950,7 +940,7 @@ async fn a_member_relays_records_of_those_who_are_approved(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
     three.join(&two, "*", "*").await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     two.pull().await;
     two.peers.download_due().await.unwrap();
     assert_eq!(three.pull().await, 0);
@@ -960,7 +950,7 @@ async fn a_member_relays_records_of_those_who_are_approved(db: &TestDb) {
     assert_eq!(three.state("one.example.com").await, PeerState::Proposed);
     assert_eq!(
         three.peer("one.example.com").await.verifier,
-        *one.office.registry.verifier()
+        *one.admin.registry.verifier()
     );
 
     assert!(
@@ -1020,7 +1010,7 @@ async fn a_word_joins_two_deployments_once(db: &TestDb) {
     assert_eq!(one.state("two.example.com").await, PeerState::Joined);
     assert_eq!(
         one.peer("two.example.com").await.verifier,
-        *two.office.registry.verifier()
+        *two.admin.registry.verifier()
     );
     let again = two
         .peers
@@ -1074,7 +1064,7 @@ async fn a_word_joins_two_deployments_once(db: &TestDb) {
 
 async fn only_a_peer_reads_what_is_for_peers(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     let diff = "/registry/peer/v1/diff?after=0&limit=10&accepts=*";
     for (path, token, status) in [
         (diff, "", 401),

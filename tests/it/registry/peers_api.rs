@@ -15,7 +15,7 @@ use super::deployments::{Answered, Deployment, name};
 use super::pages::{SIGNED_IN, page, text};
 use super::peers::{MODULE, VPC};
 use super::people_api::{KIM, LEE, OPS, json as read, script, signed};
-use super::world::Office;
+use super::world::RegistryAdmin;
 use crate::support::db::{TestDb, store_test};
 use crate::support::program::lockkeeper;
 
@@ -57,7 +57,7 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
     let one = open(db, ONE).await;
     let two = open(db, TWO).await;
     for (at, namespace) in [(&one, "module acme"), (&two, "module two")] {
-        at.office.namespace(namespace, Visibility::Public).await;
+        at.admin.namespace(namespace, Visibility::Public).await;
     }
     let body = json!({
         "url": two.url,
@@ -92,7 +92,7 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
     let mut shown = read(&two.server, &format!("{PEERS}/{ONE}"), OPS).await;
     let conflicts = shown.as_object_mut().unwrap().remove("conflicts");
     assert_eq!((shown, conflicts), (joined, Some(json!([]))));
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
 
     let at_two = format!("{PEERS}/{TWO}");
@@ -443,11 +443,9 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
 async fn what_another_service_answers_is_not_shown_with_a_peer(db: &TestDb) {
     let one = open(db, ONE).await;
     let two = Deployment::open(db.backend, TWO, &[]).await;
-    one.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    one.admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     let at_two = format!("{PEERS}/{TWO}");
     let told = async |field: &str| read(&one.server, &at_two, OPS).await[field].clone();
     for (status, body, error) in [
@@ -538,9 +536,9 @@ async fn a_server_joins_two_deployments_at_a_time(db: &TestDb) {
 }
 
 async fn a_script_does_not_name_deployments_on_this_machine(db: &TestDb) {
-    let office = Office::open(db).await;
+    let admin = RegistryAdmin::open(db).await;
     let flags = [&SIGNED_IN[..], &[("web-allow", "all,peers")]].concat();
-    let server = office.server(db, 1, &flags).await;
+    let server = admin.server(db, 1, &flags).await;
     for path in [INVITATIONS, PEERS] {
         let body = json!({"url": "http://127.0.0.1:9"}).to_string();
         let answer = script(&server, Method::POST, path, OPS, &body).await;
@@ -555,12 +553,12 @@ async fn a_script_does_not_name_deployments_on_this_machine(db: &TestDb) {
 }
 
 async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &TestDb) {
-    let office = Office::open(db).await;
-    let server = signed(&office, db).await;
+    let admin = RegistryAdmin::open(db).await;
+    let server = signed(&admin, db).await;
     let flags = [&SIGNED_IN[..], &[("web-allow", "owners,discard")]].concat();
-    let narrow = office.server(db, 2, &flags).await;
-    let closed = office.server(db, 3, &[]).await;
-    let (_, token) = office.token(&["read:*"]).await;
+    let narrow = admin.server(db, 2, &flags).await;
+    let closed = admin.server(db, 3, &[]).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let bearer = format!("Bearer {token}");
     let basic = format!("Basic {}", STANDARD.encode(OPS));
     let changes = lockkeeper::http::routes().into_iter().filter(|route| {

@@ -28,7 +28,7 @@ use serde_json::Value;
 use super::deployments::{Answered, Deployment};
 use super::pages::{SIGNED_IN, page, text};
 use super::peers::{MODULE, OTHER_MODULE, VPC};
-use super::world::{Answer, Office, Replica, by_ops};
+use super::world::{Answer, RegistryAdmin, Replica, by_ops};
 use crate::store::samples::{new_plan, project};
 use crate::support::db::{TestDb, execute, store_test};
 use crate::support::program::{lockkeeper, lockkeeper_in};
@@ -99,13 +99,13 @@ async fn used(db: &TestDb, repo: &RepoId, version: &str, wanted: &str) {
 }
 
 /// Publishes a module of an owner, which two repositories use. The owner has claimed `live`.
-async fn with_uses(db: &TestDb) -> Office {
-    let office = Office::open(db).await;
-    office.namespace("module acme", Visibility::Owner).await;
-    office.namespace("module open", Visibility::Public).await;
+async fn with_uses(db: &TestDb) -> RegistryAdmin {
+    let admin = RegistryAdmin::open(db).await;
+    admin.namespace("module acme", Visibility::Owner).await;
+    admin.namespace("module open", Visibility::Public).await;
     for version in ["1.2.3", "1.3.0"] {
         let key = format!("module acme/vpc/aws {version}");
-        office.publish(&key, &MODULE).await;
+        admin.publish(&key, &MODULE).await;
     }
     let url = format!("https://{}", repo("live"));
     let fields = ApplicationFields {
@@ -121,11 +121,11 @@ async fn with_uses(db: &TestDb) -> Office {
     added.await.unwrap().or_why().unwrap();
     used(db, &repo("live"), "1.2.3", "1.2.3").await;
     used(db, &repo("zebra"), "1.3.0", "~> 1.3").await;
-    office
+    admin
 }
 
 /// Starts a server on which people sign in, some of them with limits.
-pub async fn signed(office: &Office, db: &TestDb) -> Replica {
+pub async fn signed(admin: &RegistryAdmin, db: &TestDb) -> Replica {
     let file = db.dir.path().join("accounts");
     let accounts = "user=kim owners=net allow=none password=kims-password-of-kim\n\
                     user=lee owners=other allow=none password=lees-password-of-lee\n";
@@ -133,7 +133,7 @@ pub async fn signed(office: &Office, db: &TestDb) -> Replica {
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let file = file.display().to_string();
     let flags = [&SIGNED_IN[..], &[("web-accounts-file", file.as_str())]].concat();
-    office.server(db, 1, &flags).await
+    admin.server(db, 1, &flags).await
 }
 
 pub async fn json(server: &Replica, path: &str, who: &str) -> Value {
@@ -169,8 +169,8 @@ fn repos(answer: &Value) -> Vec<&str> {
 }
 
 async fn a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line(db: &TestDb) {
-    let office = with_uses(db).await;
-    let server = signed(&office, db).await;
+    let admin = with_uses(db).await;
+    let server = signed(&admin, db).await;
     let all = json(&server, &format!("{USES}/acme/vpc/aws"), OPS).await;
     assert_eq!(
         all["uses"],
@@ -231,7 +231,7 @@ async fn a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line(db: &T
     }
 
     // The page of a version has those of the version.
-    office.publish("module acme/vpc/aws 1.0.0", &MODULE).await;
+    admin.publish("module acme/vpc/aws 1.0.0", &MODULE).await;
     for (version, user, other) in [
         ("1.2.3", "acme/live", "acme/zebra"),
         ("1.3.0", "acme/zebra", "acme/live"),
@@ -254,8 +254,8 @@ async fn a_use_is_the_same_on_the_page_in_the_api_and_on_the_command_line(db: &T
 }
 
 async fn a_name_that_an_account_may_not_see_is_unknown_to_it(db: &TestDb) {
-    let office = with_uses(db).await;
-    let server = signed(&office, db).await;
+    let admin = with_uses(db).await;
+    let server = signed(&admin, db).await;
     let said = |path: String, who| {
         let server = &server;
         async move {
@@ -284,7 +284,7 @@ async fn a_name_that_an_account_may_not_see_is_unknown_to_it(db: &TestDb) {
         }
     }
     // These answers are for accounts of the pages, not for tokens.
-    let (_, token) = office.token(&["read:*", "read:module acme/*"]).await;
+    let (_, token) = admin.token(&["read:*", "read:module acme/*"]).await;
     for path in [
         format!("{USES}/acme/vpc/aws"),
         format!("{EXPLAIN}/acme/vpc/aws"),
@@ -294,8 +294,8 @@ async fn a_name_that_an_account_may_not_see_is_unknown_to_it(db: &TestDb) {
         assert_eq!(server.status(&path, "").await, 401, "{path}");
     }
     // Where nobody signs in, only public names are shown, and only if everyone may read them.
-    let closed = office.server(db, 2, &[]).await;
-    let open = office
+    let closed = admin.server(db, 2, &[]).await;
+    let open = admin
         .server(db, 3, &[("registry-anonymous-read", "true")])
         .await;
     for path in [USES, EXPLAIN] {
@@ -313,8 +313,8 @@ async fn a_name_that_an_account_may_not_see_is_unknown_to_it(db: &TestDb) {
 }
 
 async fn a_missing_version_is_explained_to_those_who_see_the_name(db: &TestDb) {
-    let office = with_uses(db).await;
-    let server = signed(&office, db).await;
+    let admin = with_uses(db).await;
+    let server = signed(&admin, db).await;
     let key = "go example.org/net v1.0.0".parse().unwrap();
     let failed = db
         .store()
@@ -357,14 +357,14 @@ async fn a_missing_version_is_explained_to_those_who_see_the_name(db: &TestDb) {
 }
 
 async fn clients_get_their_settings_with_the_namespaces_that_they_see(db: &TestDb) {
-    let office = with_uses(db).await;
+    let admin = with_uses(db).await;
     for (prefix, visibility) in [
         ("go example.com/net", Visibility::Owner),
         ("go example.org/open", Visibility::Public),
     ] {
-        office.namespace(prefix, visibility).await;
+        admin.namespace(prefix, visibility).await;
     }
-    let server = signed(&office, db).await;
+    let server = signed(&admin, db).await;
     let told = json(&server, SETUP, OPS).await;
     let url = "https://mods.example.com";
     let on_terminal = lines(db, &["registry", "setup", "--url", url]);
@@ -389,8 +389,8 @@ async fn clients_get_their_settings_with_the_namespaces_that_they_see(db: &TestD
     let of_lee = json(&server, SETUP, LEE).await;
     assert_eq!(of_lee["gonosumdb"], "example.org/open");
     assert_eq!(server.status(SETUP, "").await, 401);
-    let closed = office.server(db, 2, &[]).await;
-    let open = office
+    let closed = admin.server(db, 2, &[]).await;
+    let open = admin
         .server(db, 3, &[("registry-anonymous-read", "true")])
         .await;
     for (server, prefixes) in [(&closed, ""), (&open, "example.org/open")] {
@@ -451,11 +451,11 @@ async fn tagged(db: &TestDb, repo: &RepoId) {
 }
 
 async fn an_account_sees_the_tags_of_its_repositories(db: &TestDb) {
-    let office = with_uses(db).await;
+    let admin = with_uses(db).await;
     for name in ["live", "zebra"] {
         tagged(db, &repo(name)).await;
     }
-    let server = signed(&office, db).await;
+    let server = signed(&admin, db).await;
     let repos = |told: &Value| {
         let repos = told["repos"].as_array().unwrap().iter();
         let names = repos.map(|listed| listed["repo"].as_str().unwrap().to_owned());
@@ -516,15 +516,15 @@ async fn an_account_sees_the_tags_of_its_repositories(db: &TestDb) {
         assert_eq!(found, status, "{path} {who}: {}", answer.text());
     }
     // Nobody signs in to this server.
-    let closed = office.server(db, 2, &[]).await;
+    let closed = admin.server(db, 2, &[]).await;
     for path in [TAGS, own.as_str()] {
         assert_eq!(closed.status(path, "").await, 403, "{path}");
     }
 }
 
 async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
-    let office = with_uses(db).await;
-    let server = signed(&office, db).await;
+    let admin = with_uses(db).await;
+    let server = signed(&admin, db).await;
     let verify = async || {
         let answer = script(&server, Method::POST, VERIFY, OPS, "").await;
         let told: Value = serde_json::from_str(answer.text()).unwrap();
@@ -560,7 +560,7 @@ async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
     };
     assert_eq!(busy["reason"], "busy", "{busy}");
     // Every account may verify, and it keeps all processors busy. So others get the last answer, and know its age.
-    office.publish("module open/dns/aws 1.0.0", &MODULE).await;
+    admin.publish("module open/dns/aws 1.0.0", &MODULE).await;
     db.clock.advance(MINUTE / 2);
     let answer = script(&server, Method::POST, VERIFY, OPS, "").await;
     assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
@@ -587,12 +587,12 @@ async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
     ];
     let answer = server.request(Method::POST, VERIFY, &headers).await;
     assert_eq!(answer.status.as_u16(), 403, "{}", answer.text());
-    let (_, token) = office.token(&["read:*"]).await;
+    let (_, token) = admin.token(&["read:*"]).await;
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str())];
     let answer = server.request(Method::POST, VERIFY, &headers).await;
     assert_eq!(answer.status.as_u16(), 401);
-    let closed = office.server(db, 2, &[]).await;
+    let closed = admin.server(db, 2, &[]).await;
     let answer = closed.request(Method::POST, VERIFY, &[]).await;
     assert_eq!(answer.status.as_u16(), 403, "{}", answer.text());
 
@@ -610,12 +610,12 @@ async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &SIGNED_IN).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     for deployment in [&one, &two] {
-        let office = &deployment.office;
-        office.namespace("module acme", Visibility::Public).await;
+        let admin = &deployment.admin;
+        admin.namespace("module acme", Visibility::Public).await;
     }
     two.join(&one, "module acme/*", "module acme/*").await;
-    one.office.publish(VPC, &MODULE).await;
-    two.office.publish(VPC, &OTHER_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    two.admin.publish(VPC, &OTHER_MODULE).await;
     one.pull().await;
     let told = json(&one.server, "/api/registry/peers", OPS).await;
     assert_eq!(told["name"], "one.example.com");
@@ -655,8 +655,8 @@ async fn other_deployments_are_for_accounts_of_the_whole_server(db: &TestDb) {
     let refused = two.server.get("/api/registry/peers", "").await;
     assert_eq!(refused.status, 403);
     assert!(!refused.text().contains("one.example.com"));
-    let office = with_uses(db).await;
-    let limited = signed(&office, db).await;
+    let admin = with_uses(db).await;
+    let limited = signed(&admin, db).await;
     for who in [KIM, LEE] {
         let refused = page(&limited, "/api/registry/peers", Some(who)).await;
         assert_eq!(refused.status, 403, "{who}");
@@ -686,16 +686,14 @@ async fn the_lag_of_each_deployment_is_shown_in_records_and_seconds(db: &TestDb)
     let one = Deployment::open(db.backend, "one.example.com", &SIGNED_IN).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
-    two.office
-        .namespace("module acme", Visibility::Public)
-        .await;
+    two.admin.namespace("module acme", Visibility::Public).await;
     for other in [&two, &three] {
         one.join(other, "*", "*").await;
     }
     assert_eq!(one.pull().await, 0);
     for version in ["1.0.0", "1.1.0", "1.2.0"] {
         let key = format!("module acme/vpc/aws {version}");
-        two.office.publish(&key, &MODULE).await;
+        two.admin.publish(&key, &MODULE).await;
     }
     // The first page ends early, and no other follows.
     let token = one.token_for(&two).await;
@@ -752,8 +750,8 @@ async fn each_conflict_is_shown_with_the_contents_of_both_sides(db: &TestDb) {
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     let three = Deployment::open(db.backend, "three.example.com", &[]).await;
     for deployment in [&one, &two, &three] {
-        let office = &deployment.office;
-        office.namespace("module acme", Visibility::Public).await;
+        let admin = &deployment.admin;
+        admin.namespace("module acme", Visibility::Public).await;
     }
     for other in [&two, &three] {
         other.join(&one, "module acme/*", "module acme/*").await;
@@ -766,7 +764,7 @@ async fn each_conflict_is_shown_with_the_contents_of_both_sides(db: &TestDb) {
         (&one, LATER_VPC, &THIRD_MODULE),
         (&three, LATER_VPC, &MODULE),
     ] {
-        at.office.publish(key, files).await;
+        at.admin.publish(key, files).await;
     }
     assert_eq!(one.pull().await, 0);
     let told = json(&one.server, "/api/registry/peers", OPS).await;

@@ -10,7 +10,7 @@ use lockkeeper_registry::versions::VersionKey;
 use serde_json::Value;
 
 use super::site::Site;
-use super::world::{Office, by_ops};
+use super::world::{RegistryAdmin, by_ops};
 use crate::support::db::{TestDb, store_test};
 use crate::support::program::{Said, WorkingTree, run};
 
@@ -19,7 +19,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[("HOME", "/nonexistent")];
 
 /// The machine of a server, whose registry is in this database.
 struct Machine {
-    office: Office,
+    admin: RegistryAdmin,
     url: DatabaseUrl,
     data: PathBuf,
     keys: PathBuf,
@@ -29,13 +29,13 @@ impl Machine {
     async fn open(db: &TestDb) -> Self {
         let data = db.dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
-        let office = Office::open(db).await;
+        let admin = RegistryAdmin::open(db).await;
         std::os::unix::fs::symlink(db.dir.path().join("packages"), data.join("registry")).unwrap();
         for prefix in ["module acme", "go example.com/net"] {
-            office.namespace(prefix, Visibility::Public).await;
+            admin.namespace(prefix, Visibility::Public).await;
         }
         Self {
-            office,
+            admin,
             url: db.url.clone(),
             data,
             keys: db.dir.path().join("keys"),
@@ -154,7 +154,7 @@ async fn a_working_tree_is_published_without_what_git_ignores(db: &TestDb) {
     assert!(said.out.contains("4 records"), "{}", said.out);
     let version = "module acme/vpc/aws 1.0.0".parse().unwrap();
     let version = machine
-        .office
+        .admin
         .registry
         .version(&version)
         .await
@@ -227,7 +227,7 @@ async fn files_that_git_does_not_track_are_refused(db: &TestDb) {
 
 async fn a_file_with_a_token_is_refused(db: &TestDb) {
     let machine = Machine::open(db).await;
-    let (_, token) = machine.office.token(&["publish:*"]).await;
+    let (_, token) = machine.admin.token(&["publish:*"]).await;
     let text = format!("TOKEN={token}\n");
     let tree = WorkingTree::new(&[
         ("token", &token),
@@ -252,12 +252,12 @@ async fn a_file_with_a_token_is_refused(db: &TestDb) {
         ("go.mod", b"module github.com/acme/net\n".as_slice()),
         ("env", text.as_bytes()),
     ];
-    let (registry, by) = (&machine.office.registry, by_ops());
-    let package = machine.office.package(&key, &files).await;
+    let (registry, by) = (&machine.admin.registry, by_ops());
+    let package = machine.admin.package(&key, &files).await;
     let refused = registry.publish(package, VersionOrigin::Upload, &by).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("`env` has a token"), "{refused}");
-    let package = machine.office.package(&key, &files).await;
+    let package = machine.admin.package(&key, &files).await;
     let fetched = registry.publish(package, VersionOrigin::VersionControl, &by);
     assert!(matches!(fetched.await, Ok(Published::New(_))));
 }
@@ -383,10 +383,10 @@ store_test!(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_publishes_over_tls() {
     let site = Site::open(&[]).await;
-    site.office
+    site.admin
         .namespace("module acme", Visibility::Public)
         .await;
-    let (_, token) = site.office.token(&["publish:module acme/*"]).await;
+    let (_, token) = site.admin.token(&["publish:module acme/*"]).await;
     let ci = site.person(
         "ci",
         &[
@@ -455,7 +455,7 @@ async fn a_pipeline_publishes_over_tls() {
     assert!(said.err.contains("--token-file"), "{}", said.err);
 
     // Terraform uses what the pipeline has published.
-    let (_, reader) = site.office.token(&["read:*"]).await;
+    let (_, reader) = site.admin.token(&["read:*"]).await;
     let user = "module \"vpc\" {\n  source  = \"mods.example.com/acme/vpc/aws\"\n  version = \"1.0.0\"\n}\n";
     let kim = site.person("kim", &[("main.tf", user)]);
     let kim = kim.with("TF_TOKEN_mods_example_com", &reader);
@@ -469,10 +469,10 @@ async fn a_pipeline_publishes_over_tls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn packages_have_the_checksums_that_go_computes() {
     let site = Site::open(&[]).await;
-    site.office
+    site.admin
         .namespace("go git.example.com", Visibility::Public)
         .await;
-    let (_, token) = site.office.token(&["publish:*"]).await;
+    let (_, token) = site.admin.token(&["publish:*"]).await;
     let path = "git.example.com/net.git";
     let tree = WorkingTree::new(&[
         ("go.mod", "module git.example.com/net.git\n\ngo 1.21\n"),

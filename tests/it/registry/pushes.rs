@@ -70,8 +70,8 @@ async fn state_of(at: &Deployment, key: &str) -> Option<VersionState> {
 async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let mut wake_ups = one.server.wake_ups();
-    one.office.publish(VPC, &MODULE).await;
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     assert_eq!(one.push().await, 2);
     let listed = two.server.get(VPC_LIST, &two.token).await;
     assert!(listed.text().contains("1.2.3"), "{}", listed.text());
@@ -99,7 +99,7 @@ async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     assert_eq!((two.push().await, one.pull().await), (0, 0));
 
     // Deprecations and takedowns are records like others.
-    let (_, token) = one.office.token(&["read:*", "deprecate:*"]).await;
+    let (_, token) = one.admin.token(&["read:*", "deprecate:*"]).await;
     let bearer = format!("Bearer {token}");
     let headers = [
         ("authorization", bearer.as_str()),
@@ -115,7 +115,7 @@ async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     assert!(answer.status.is_success(), "{}", answer.text());
     let heard = timeout(PATIENCE, wake_ups.heard()).await;
     heard.expect("the server wakes those who tell peers");
-    one.office
+    one.admin
         .take_down(NET, TakedownKind::Security, "has a key")
         .await;
     assert_eq!(one.push().await, 2);
@@ -132,7 +132,7 @@ async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     };
     two.change(ONE, most).await;
     let more = "module acme/vpc/aws 2.0.0";
-    one.office.publish(more, &MODULE).await;
+    one.admin.publish(more, &MODULE).await;
     assert_eq!(one.push().await, 1);
     assert_eq!(two.version(more).await, None);
     assert_eq!(two.pull().await, 0);
@@ -146,10 +146,10 @@ async fn a_push_that_failed_is_repeated_and_given_up_in_the_end(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &flags).await;
     let two = Deployment::open(db.backend, TWO, &[]).await;
     for namespace in ["module acme", "go example.com/net"] {
-        one.office.namespace(namespace, Visibility::Public).await;
+        one.admin.namespace(namespace, Visibility::Public).await;
     }
     two.join(&one, "*", "*").await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     two.reachable(false);
     assert_eq!(one.push().await, 0);
     let pushes = one.peer(TWO).await.pushes;
@@ -167,7 +167,7 @@ async fn a_push_that_failed_is_repeated_and_given_up_in_the_end(db: &TestDb) {
     assert_eq!((pushes.attempts, pushes.error), (0, None));
 
     two.reachable(false);
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     for attempt in 1..=3 {
         assert_eq!(one.peer(TWO).await.pushes.given_up, 0, "{attempt}");
         assert_eq!(one.push().await, 0);
@@ -185,7 +185,7 @@ async fn a_push_that_failed_is_repeated_and_given_up_in_the_end(db: &TestDb) {
     assert!(two.version(NET).await.is_some());
 
     // A peer that has read the log needs not be told of it.
-    one.office.deprecate(NET, "old", None).await;
+    one.admin.deprecate(NET, "old", None).await;
     assert_eq!(two.pull().await, 1);
     assert_eq!(two.pull().await, 0);
     assert!(one.store().registry_pushes_due().await.unwrap().is_empty());
@@ -194,7 +194,7 @@ async fn a_push_that_failed_is_repeated_and_given_up_in_the_end(db: &TestDb) {
 
 async fn a_push_that_cannot_be_one_of_the_peer_is_refused(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     let push = push_of(&one, 1).await;
     let with = |field: &str, value: &str| {
         let mut push = push.clone();
@@ -206,9 +206,9 @@ async fn a_push_that_cannot_be_one_of_the_peer_is_refused(db: &TestDb) {
     elsewhere.set_nonblocking(true).unwrap();
     let address = format!("http://{}", elsewhere.local_addr().unwrap());
     let impostor = Deployment::open(db.backend, ONE, &[]).await;
-    let office = &impostor.office;
-    office.namespace("module acme", Visibility::Public).await;
-    office.publish(VPC, &OTHER_MODULE).await;
+    let admin = &impostor.admin;
+    admin.namespace("module acme", Visibility::Public).await;
+    admin.publish(VPC, &OTHER_MODULE).await;
     let forged = push_of(&impostor, 1).await;
     for (bad, why) in [
         (with("address", &address), "address"),
@@ -253,17 +253,17 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
     let flags = [("registry-takedown-brake", "2")];
     let two = Deployment::open(db.backend, TWO, &flags).await;
     for deployment in [&one, &two] {
-        let office = &deployment.office;
-        office.namespace("module acme", Visibility::Public).await;
+        let admin = &deployment.admin;
+        admin.namespace("module acme", Visibility::Public).await;
     }
-    let office = &one.office;
-    office.namespace("go example.com", Visibility::Public).await;
+    let admin = &one.admin;
+    admin.namespace("go example.com", Visibility::Public).await;
     two.join(&one, "*\nmodule acme/*", "*").await;
-    two.office.publish(VPC, &OTHER_MODULE).await;
+    two.admin.publish(VPC, &OTHER_MODULE).await;
     let ours = two.version(VPC).await;
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     // The name belongs to an owner there, which the sender does not learn.
-    one.office
+    one.admin
         .publish("module acme/vpc/aws 1.2.4", &MODULE)
         .await;
     for id in [1, 2] {
@@ -290,7 +290,7 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
     assert_eq!(one.push().await, 2);
     two.pull().await;
     assert_eq!(two.store().registry_conflict_count().await.unwrap(), 1);
-    one.office
+    one.admin
         .take_down(VPC, TakedownKind::Mistake, "two contents")
         .await;
     assert_eq!(one.push().await, 1);
@@ -299,14 +299,14 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
 
     // The brake holds before the first takedown that is one too many, and from then on nothing counts.
     let taken = ["module acme/vpc/aws 1.2.4", "module acme/vpc/aws 1.2.5"];
-    one.office.publish(taken[1], &MODULE).await;
+    one.admin.publish(taken[1], &MODULE).await;
     one.push().await;
     for key in taken {
-        one.office
+        one.admin
             .take_down(key, TakedownKind::Mistake, "wrong")
             .await;
     }
-    one.office.publish(NET, &GO_MODULE).await;
+    one.admin.publish(NET, &GO_MODULE).await;
     one.push().await;
     assert_eq!(state_of(&two, taken[0]).await, Some(VersionState::Deleted));
     assert_eq!(state_of(&two, taken[1]).await, Some(VersionState::Added));
@@ -321,10 +321,10 @@ async fn a_takedown_of_what_was_never_here_ends_with_the_trust_in_its_maker(db: 
     let (one, two) = Box::pin(two(db)).await;
     let (next, fetched) = ("go example.com/net v1.1.0", "go example.com/net v1.2.0");
     for key in [NET, next] {
-        one.office.publish(key, &GO_MODULE).await;
+        one.admin.publish(key, &GO_MODULE).await;
     }
     for key in [NET, next] {
-        one.office
+        one.admin
             .take_down(key, TakedownKind::Security, "so it says")
             .await;
     }
@@ -398,8 +398,8 @@ async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let next = "go example.com/net v1.1.0";
     for key in [NET, next] {
-        one.office.publish(key, &GO_MODULE).await;
-        one.office
+        one.admin.publish(key, &GO_MODULE).await;
+        one.admin
             .take_down(key, TakedownKind::Security, "so it says")
             .await;
     }
@@ -415,7 +415,7 @@ async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
     }
     let (key, reason) = (NET.parse().unwrap(), notice("a backdoor", None));
     let taken = two
-        .office
+        .admin
         .registry
         .take_down(&key, TakedownKind::Security, reason, &by_ops());
     assert!(matches!(taken.await.unwrap(), TakenDown::Before(_)));
@@ -455,7 +455,7 @@ async fn a_fetched_version_comes_to_those_who_would_fetch_it(db: &TestDb) {
         assert_eq!(ours.status, StatusCode::OK, "{file}");
         assert_eq!(ours.body, theirs.body, "{file}: {}", theirs.status);
     }
-    one.office
+    one.admin
         .take_down(FETCHED, TakedownKind::Legal, "not ours")
         .await;
     assert_eq!(one.push().await, 1);
@@ -530,26 +530,26 @@ async fn an_answer_to_a_push_tells_nothing_of_what_is_not_shared(db: &TestDb) {
     two.change(THREE, closed).await;
     let namespaces = ["module secret", "module three", "module free"];
     for namespace in namespaces {
-        one.office.namespace(namespace, Visibility::Public).await;
+        one.admin.namespace(namespace, Visibility::Public).await;
     }
     let (secret, of_three) = ("module secret/x/aws 1.0.0", "module three/x/aws 1.0.0");
     let same = "module three/same/aws 1.0.0";
-    let office = &two.office;
-    office.namespace(namespaces[0], Visibility::Owner).await;
-    office.publish(secret, &MODULE).await;
+    let admin = &two.admin;
+    admin.namespace(namespaces[0], Visibility::Owner).await;
+    admin.publish(secret, &MODULE).await;
     two.fetch(FETCHED, &FETCHED_FILES).await;
-    let office = &three.office;
-    office.namespace(namespaces[1], Visibility::Public).await;
+    let admin = &three.admin;
+    admin.namespace(namespaces[1], Visibility::Public).await;
     for key in [of_three, same] {
-        office.publish(key, &MODULE).await;
+        admin.publish(key, &MODULE).await;
     }
     assert_eq!(three.push().await, 2);
 
-    one.office.publish(secret, &MODULE).await;
-    one.office.publish(of_three, &OTHER_MODULE).await;
-    one.office.publish(same, &MODULE).await;
+    one.admin.publish(secret, &MODULE).await;
+    one.admin.publish(of_three, &OTHER_MODULE).await;
+    one.admin.publish(same, &MODULE).await;
     one.fetch(FETCHED, &FETCHED_FILES).await;
-    one.office.publish("module free/x/aws 1.0.0", &MODULE).await;
+    one.admin.publish("module free/x/aws 1.0.0", &MODULE).await;
     for id in 1..=5 {
         let answer = send(&one, &two, &push_of(&one, id).await).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{id}");
@@ -569,10 +569,10 @@ async fn a_deployment_that_floods_another_one_is_limited(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let three = Deployment::open(db.backend, THREE, &[]).await;
     three.join(&two, "*", "*").await;
-    let office = &three.office;
-    office.namespace("module three", Visibility::Public).await;
+    let admin = &three.admin;
+    admin.namespace("module three", Visibility::Public).await;
     let other = "module three/x/aws 1.0.0";
-    office.publish(other, &MODULE).await;
+    admin.publish(other, &MODULE).await;
     let token = one.token_for(&two).await;
     let mut counts = (0, 0);
     for _ in 0..700 {
@@ -586,7 +586,7 @@ async fn a_deployment_that_floods_another_one_is_limited(db: &TestDb) {
     // Others are not limited in the same minute, and its log is read as before.
     assert_eq!(three.push().await, 1);
     assert_eq!(state_of(&two, other).await, Some(VersionState::Added));
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
 }
 
@@ -596,7 +596,7 @@ async fn a_peer_that_does_not_answer_keeps_nobody_waiting(db: &TestDb) {
     let mute = Deployment::open(db.backend, THREE, &[]).await;
     mute.join(&one, "*", "*").await;
     let gate = mute.hold(PUSH);
-    one.office.publish(VPC, &MODULE).await;
+    one.admin.publish(VPC, &MODULE).await;
     // A tick waits for a moment, and the rest goes on.
     let report = one.peers.push_due(Duration::ZERO).await.unwrap();
     assert_eq!(report.peers, 2);
@@ -637,7 +637,7 @@ async fn pages_and_pushes_in_any_order_end_equal(db: &TestDb) {
     for (number, deployment) in all.iter().enumerate() {
         for version in ["1.0.0", "1.1.0", "1.2.0"] {
             let key = format!("module n{number}/m/aws {version}");
-            deployment.office.publish(&key, &MODULE).await;
+            deployment.admin.publish(&key, &MODULE).await;
             keys.push(key);
         }
     }
@@ -656,7 +656,7 @@ async fn pages_and_pushes_in_any_order_end_equal(db: &TestDb) {
                 let key = &keys[numbers.below(keys.len())];
                 let known = state_of(from, key).await;
                 if known.is_some_and(|state| state < VersionState::Deprecated) {
-                    from.office.deprecate(key, "old", None).await;
+                    from.admin.deprecate(key, "old", None).await;
                 }
             }
             3 if numbers.below(3) == 0 => {
@@ -664,7 +664,7 @@ async fn pages_and_pushes_in_any_order_end_equal(db: &TestDb) {
                 let known = state_of(from, key).await;
                 if known.is_some_and(|state| state < VersionState::Deleted) {
                     let kind = TakedownKind::Mistake;
-                    from.office.take_down(key, kind, "wrong").await;
+                    from.admin.take_down(key, kind, "wrong").await;
                 }
             }
             // Any record again, also one that others have made.

@@ -17,7 +17,7 @@ use lockkeeper_registry::records::Checksums;
 use lockkeeper_registry::tree::{TreeFile, TreeMode};
 use lockkeeper_registry::versions::VersionKey;
 
-use super::world::{MAX_PACKAGE, Office};
+use super::world::{MAX_PACKAGE, RegistryAdmin};
 use crate::support::db::{Backend, TestDb, tell};
 
 const SUMS: &str = include_str!("real_modules.sum");
@@ -98,8 +98,12 @@ fn read_files(dir: &Path, top: &Path, files: &mut Vec<(String, Vec<u8>)>) {
 }
 
 /// Checks the package of `go` as one that somebody uploads.
-async fn read_by_us(office: &Office, module: &RealModule, cached: &CachedModule) -> Option<String> {
-    let mut staging = office.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
+async fn read_by_us(
+    admin: &RegistryAdmin,
+    module: &RealModule,
+    cached: &CachedModule,
+) -> Option<String> {
+    let mut staging = admin.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
     staging.write(&cached.zip).await.unwrap();
     let staged = staging.finish().await.unwrap();
     let checked = CheckedPackage::of_upload(module.key.clone(), staged, RepoPath::root(), ()).await;
@@ -148,14 +152,14 @@ fn made_by_us(module: &RealModule, cached: &CachedModule) -> Option<String> {
 fn packages_of_real_modules_have_the_checksums_of_go() {
     tell(async {
         let db = TestDb::new(Backend::Sqlite).await;
-        let office = Office::open(&db).await;
+        let admin = RegistryAdmin::open(&db).await;
         let modules = modules();
         assert!(modules.len() >= 300, "only {} modules", modules.len());
         let mut faults = Vec::new();
         for module in &modules {
             let cached = CachedModule::read(&module.key);
             assert_eq!(cached.zip_hash, module.zip.to_string().into_bytes());
-            let read = read_by_us(&office, module, &cached).await;
+            let read = read_by_us(&admin, module, &cached).await;
             let found = [read, made_by_us(module, &cached)];
             let found = found.into_iter().flatten();
             faults.extend(found.map(|fault| format!("{}: {fault}", module.key)));

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::deployments::Deployment;
 use super::site::find_go;
-use super::world::{HOST, Office, archive, by_ops, write_keys};
+use super::world::{HOST, RegistryAdmin, archive, by_ops, write_keys};
 use crate::e2e::world::{REPO, Said, World};
 use crate::support::db::{Backend, execute_on};
 use crate::support::program::{lockkeeper, run};
@@ -28,7 +28,7 @@ const USED: &str = "1.2.3";
 /// A GitHub, a server with a registry, and the registry as its administrators see it.
 struct Site {
     world: World,
-    office: Office,
+    admin: RegistryAdmin,
     /// Directory with the keys of the server, where steps of runs may leave notes.
     dir: TempDir,
 }
@@ -77,15 +77,16 @@ impl Site {
         let settings = change(with_registry(dir.path()), dir.path());
         let world = World::start_with(settings, |_| vec![("README.md", String::new())]).await;
         let packages = world.server.data_dir().join("registry");
-        let office = Office::with(world.store().await, dir.path().join("keys"), packages).await;
-        office.namespace("module acme", visibility).await;
-        office.namespace("go example.com/net", visibility).await;
+        let admin =
+            RegistryAdmin::with(world.store().await, dir.path().join("keys"), packages).await;
+        admin.namespace("module acme", visibility).await;
+        admin.namespace("go example.com/net", visibility).await;
         for version in [USED, "1.2.4"] {
             let main = format!("output \"size\" {{\n  value = \"size of {version}\"\n}}\n");
             let key = format!("module acme/vpc/aws {version}");
-            office.publish(&key, &[("main.tf", main.as_bytes())]).await;
+            admin.publish(&key, &[("main.tf", main.as_bytes())]).await;
         }
-        Self { world, office, dir }
+        Self { world, admin, dir }
     }
 
     /// Returns a file that a step has written.
@@ -151,7 +152,7 @@ impl Site {
         // The server may read the log of the other one at the same time, and nothing is pushed then.
         within("the record of another deployment", async {
             loop {
-                let version = self.office.registry.version(&key).await.unwrap();
+                let version = self.admin.registry.version(&key).await.unwrap();
                 if version.is_some_and(|version| version.known.state() == state) {
                     return;
                 }
@@ -209,7 +210,7 @@ async fn a_plan_names_a_deprecated_module_and_is_not_applied_once_it_is_taken_do
 
     let (reason, instead) = ("leaks addresses", Some("module acme/vpc/aws 1.2.4"));
     let used = format!("module acme/vpc/aws {USED}");
-    site.office.deprecate(&used, reason, instead).await;
+    site.admin.deprecate(&used, reason, instead).await;
     let said = site.world.ask(pull, "lockkeeper plan").await;
     said.is("plan success | . default planned");
     assert_snapshot!(shown(&said), @r#"
@@ -274,7 +275,7 @@ async fn a_plan_names_a_deprecated_module_and_is_not_applied_once_it_is_taken_do
     assert_snapshot!(site.uses(&["acme/vpc/aws@1.2.4"]), @"No latest plan of a project and no default branch uses acme/vpc/aws@1.2.4.");
 
     let (kind, reason) = (TakedownKind::Security, "It has a `private` key.");
-    site.office.take_down(&used, kind, reason).await;
+    site.admin.take_down(&used, kind, reason).await;
     let refused = site.world.ask(pull, "lockkeeper apply").await;
     refused.is("apply refused | . default refused");
     assert_snapshot!(shown(&refused), @r#"
@@ -324,7 +325,7 @@ async fn a_token_ends_with_its_run_and_is_shown_nowhere() {
     .await;
     site.claim("net").await;
     let files: [(&str, &[u8]); 1] = [("go.mod", b"module example.com/net\n")];
-    site.office
+    site.admin
         .publish("go example.com/net v1.0.0", &files)
         .await;
     let (pull, said) = site.planned("feature", USED).await;
@@ -400,14 +401,14 @@ async fn a_step_proves_modules_of_go_with_the_log_of_the_registry() {
     for version in ["v1.0.0", "v1.1.0"] {
         let files: [(&str, &[u8]); 1] = [("go.mod", b"module example.com/net\n")];
         let key = format!("go example.com/net {version}");
-        site.office.publish(&key, &files).await;
+        site.admin.publish(&key, &files).await;
     }
     let write = |name: &str, content: &[u8]| {
         let path = site.dir.path().join("notes").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     };
-    let log = site.office.registry.verifier().to_string();
+    let log = site.admin.registry.verifier().to_string();
     write("app/go.mod", b"module example.org/app\n\ngo 1.21\n");
     let go_mod = format!("module {ELSEWHERE}\n");
     let key = format!("go {ELSEWHERE} v1.0.0").parse().unwrap();
@@ -518,7 +519,7 @@ async fn a_forged_list_of_modules_tells_nothing_about_modules_of_others() {
     .await;
     site.claim("other").await;
     let used = format!("module acme/vpc/aws {USED}");
-    site.office
+    site.admin
         .deprecate(&used, "leaks the keys of prod", None)
         .await;
     let files = [("main.tf", "resource \"terraform_data\" \"x\" {}\n")];
@@ -527,7 +528,7 @@ async fn a_forged_list_of_modules_tells_nothing_about_modules_of_others() {
     said.is("autoplan success | . default planned");
     assert!(!said.text.contains("leaks the keys"), "{}", said.text);
     let kind = TakedownKind::Security;
-    site.office
+    site.admin
         .take_down(&used, kind, "leaks the keys of prod")
         .await;
     let refused = site.world.ask(pull, "lockkeeper apply").await;
@@ -550,15 +551,15 @@ async fn modules_of_another_deployment_are_named_like_those_of_owners_here() {
     .await;
     let partner = Deployment::open(Backend::Sqlite, "partner.example.org", &[]).await;
     for prefix in ["module partner", "go partner.example.org/net"] {
-        partner.office.namespace(prefix, Visibility::Public).await;
+        partner.admin.namespace(prefix, Visibility::Public).await;
     }
     let names = ["module partner/*", "go partner.example.org/net/..."];
     site.joined_by(&partner, &names).await;
     let used = "module partner/vpc/aws 1.2.3";
     let main: [(&str, &[u8]); 1] = [("main.tf", b"output \"size\" {\n  value = \"large\"\n}\n")];
     let newer = "module partner/vpc/aws 1.2.4";
-    partner.office.publish(used, &main).await;
-    partner.office.publish(newer, &main).await;
+    partner.admin.publish(used, &main).await;
+    partner.admin.publish(newer, &main).await;
     site.heard_from(&partner, used, VersionState::Added).await;
 
     let code = project(USED).replace("acme/vpc/aws", "partner/vpc/aws");
@@ -575,7 +576,7 @@ async fn modules_of_another_deployment_are_named_like_those_of_owners_here() {
     );
 
     partner
-        .office
+        .admin
         .deprecate(used, "leaks addresses", Some(newer))
         .await;
     site.heard_from(&partner, used, VersionState::Deprecated)
@@ -586,7 +587,7 @@ async fn modules_of_another_deployment_are_named_like_those_of_owners_here() {
         .says(": leaks addresses. Use `partner/vpc/aws` `1.2.4` instead.");
 
     let kind = TakedownKind::Security;
-    partner.office.take_down(used, kind, "has a key").await;
+    partner.admin.take_down(used, kind, "has a key").await;
     site.heard_from(&partner, used, VersionState::Deleted).await;
     let refused = site.world.ask(pull, "lockkeeper apply").await;
     refused

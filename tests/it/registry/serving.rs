@@ -22,7 +22,7 @@ use sqlx::Transaction;
 use sqlx_postgres::{PgPool, Postgres};
 use tower::ServiceExt as _;
 
-use super::world::{HOST, Office, Replica, archive, by_ops, go_mod_of_size};
+use super::world::{HOST, RegistryAdmin, Replica, archive, by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, execute, store_test};
 use crate::support::log;
 
@@ -30,30 +30,30 @@ const GO_MOD: &[u8] = b"module example.com/net\n\ngo 1.21\n";
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
 
 /// Opens a registry with a public namespace of each kind, and a server that serves it to everyone.
-async fn open(db: &TestDb) -> (Office, Replica) {
-    let office = Office::open(db).await;
-    office.namespace("module acme", Visibility::Public).await;
-    office.namespace("go example.com", Visibility::Public).await;
-    let server = office
+async fn open(db: &TestDb) -> (RegistryAdmin, Replica) {
+    let admin = RegistryAdmin::open(db).await;
+    admin.namespace("module acme", Visibility::Public).await;
+    admin.namespace("go example.com", Visibility::Public).await;
+    let server = admin
         .server(db, 1, &[("registry-anonymous-read", "true")])
         .await;
-    (office, server)
+    (admin, server)
 }
 
-async fn publish_go(office: &Office, versions: &[&str]) {
+async fn publish_go(admin: &RegistryAdmin, versions: &[&str]) {
     for version in versions {
         let source = format!("package net\n\nconst Version = \"{version}\"\n");
         let files = [("go.mod", GO_MOD), ("net.go", source.as_bytes())];
-        office
+        admin
             .publish(&format!("go example.com/net {version}"), &files)
             .await;
     }
 }
 
 async fn the_protocol_of_go_proxies_is_spoken(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     let pseudo = "v0.0.0-20191109021931-daa7c04131f5";
-    publish_go(&office, &["v1.2.0", "v1.10.0", "v1.11.0-rc.1", pseudo]).await;
+    publish_go(&admin, &["v1.2.0", "v1.10.0", "v1.11.0-rc.1", pseudo]).await;
     let go = |path: &str| format!("/registry/go/{path}");
     let list = server.get(&go("example.com/net/@v/list"), "").await;
     assert_eq!(list.text(), "v1.2.0\nv1.10.0\nv1.11.0-rc.1\n");
@@ -144,12 +144,12 @@ async fn the_protocol_of_go_proxies_is_spoken(db: &TestDb) {
 }
 
 async fn a_module_of_nothing_but_commits_has_an_empty_list(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     let (older, newer) = (
         "v0.0.0-20191109021931-daa7c04131f5",
         "v0.0.0-20201109021931-0a7c04131f5d",
     );
-    publish_go(&office, &[newer, older]).await;
+    publish_go(&admin, &[newer, older]).await;
     let list = server.get("/registry/go/example.com/net/@v/list", "").await;
     assert_eq!((list.status, list.text()), (StatusCode::OK, ""));
     let latest = server.get("/registry/go/example.com/net/@latest", "").await;
@@ -157,13 +157,13 @@ async fn a_module_of_nothing_but_commits_has_an_empty_list(db: &TestDb) {
 }
 
 async fn a_deprecated_version_is_served_and_not_chosen(db: &TestDb) {
-    let (office, server) = open(db).await;
-    publish_go(&office, &["v1.0.0", "v1.1.0"]).await;
+    let (admin, server) = open(db).await;
+    publish_go(&admin, &["v1.0.0", "v1.1.0"]).await;
     let path = "/registry/go/example.com/net/@v/";
     let list = async || server.get(&format!("{path}list"), "").await;
     assert_eq!(list().await.text(), "v1.0.0\nv1.1.0\n");
     let info = server.get(&format!("{path}v1.1.0.info"), "").await;
-    office
+    admin
         .deprecate(
             "go example.com/net v1.1.0",
             "It leaks",
@@ -179,7 +179,7 @@ async fn a_deprecated_version_is_served_and_not_chosen(db: &TestDb) {
     }
     let same = server.get(&format!("{path}v1.1.0.info"), "").await;
     assert_eq!(same.body, info.body);
-    office
+    admin
         .deprecate("go example.com/net v1.0.0", "Too old.", None)
         .await;
     let list = list().await;
@@ -187,8 +187,8 @@ async fn a_deprecated_version_is_served_and_not_chosen(db: &TestDb) {
     let latest = server.get("/registry/go/example.com/net/@latest", "").await;
     // `go list -m -u all` asks for the latest version in projects that pin a deprecated one.
     assert!(latest.text().contains("v1.1.0"), "{}", latest.text());
-    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
-    office
+    admin.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    admin
         .deprecate("module acme/vpc/aws 1.0.0", "Too old", None)
         .await;
     let list = server
@@ -198,9 +198,9 @@ async fn a_deprecated_version_is_served_and_not_chosen(db: &TestDb) {
 }
 
 async fn the_protocol_of_module_registries_is_spoken(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     for version in ["1.0.0", "1.10.0", "1.2.0"] {
-        office
+        admin
             .publish(&format!("module acme/vpc/aws {version}"), MODULE)
             .await;
     }
@@ -244,9 +244,9 @@ async fn the_protocol_of_module_registries_is_spoken(db: &TestDb) {
 }
 
 async fn a_link_is_for_one_package_and_ten_minutes(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     for version in ["1.0.0", "1.1.0"] {
-        office
+        admin
             .publish(&format!("module acme/vpc/aws {version}"), MODULE)
             .await;
     }
@@ -279,7 +279,7 @@ async fn a_link_is_for_one_package_and_ten_minutes(db: &TestDb) {
 }
 
 async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     // One package is sent at once, the other in pieces. `stores.rs` has one that is too large for the memory.
     let random: Vec<u8> = (0..300_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
@@ -287,7 +287,7 @@ async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
     for (version, content) in [("v1.0.0", &random[..100]), ("v1.1.0", &random[..])] {
         let files = [("go.mod", GO_MOD), ("data.bin", content)];
         let key = format!("go example.com/net {version}");
-        office.publish(&key, &files).await;
+        admin.publish(&key, &files).await;
         let whole = archive(&key.parse().unwrap(), &files);
         let path = format!("/registry/go/example.com/net/@v/{version}.zip");
         for _ in 0..2 {
@@ -327,7 +327,7 @@ async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
 }
 
 async fn a_go_mod_file_is_sent_whole_or_not_again(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     // Kept in memory, sent at once, sent in pieces, and from before the limit.
     for (version, bytes) in [
         ("v1.0.0", 100),
@@ -338,12 +338,12 @@ async fn a_go_mod_file_is_sent_whole_or_not_again(db: &TestDb) {
         let go_mod = go_mod_of_size("example.com/net", bytes);
         let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), ("x.go", b"package x\n")];
         let key = format!("go example.com/net {version}");
-        office.publish_unlimited(&key, &files).await;
+        admin.publish_unlimited(&key, &files).await;
         let path = format!("/registry/go/example.com/net/@v/{version}.mod");
         let asked =
             async |method, headers: &[(&str, &str)]| server.request(method, &path, headers).await;
         let key: VersionKey = key.parse().unwrap();
-        let recorded = office.registry.version(&key).await.unwrap().unwrap();
+        let recorded = admin.registry.version(&key).await.unwrap().unwrap();
         let content = &recorded.known.content().unwrap().content;
         let Checksums::Go { go_mod: hash, .. } = content.checksums else {
             panic!("{content:?}");
@@ -375,7 +375,7 @@ async fn a_go_mod_file_is_sent_whole_or_not_again(db: &TestDb) {
             }
         }
         let key = key.to_string();
-        office.take_down(&key, TakedownKind::Mistake, "wrong").await;
+        admin.take_down(&key, TakedownKind::Mistake, "wrong").await;
         assert_eq!(asked(Method::GET, &[]).await.status, StatusCode::FORBIDDEN);
     }
 }
@@ -396,13 +396,13 @@ fn begin(
 }
 
 async fn large_go_mod_files_take_memory_until_they_are_read(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     let large = go_mod_of_size("example.com/net", 16 << 20);
     let small = go_mod_of_size("example.com/net", 10_000);
     for (version, go_mod) in [("v1.0.0", &large), ("v1.1.0", &small)] {
         let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), ("x.go", b"package x\n")];
         let key = format!("go example.com/net {version}");
-        office.publish_unlimited(&key, &files).await;
+        admin.publish_unlimited(&key, &files).await;
     }
     let path = |version: &str| format!("/registry/go/example.com/net/@v/{version}.mod");
     let begin = async || begin(&server, &path("v1.0.0"), "").await;
@@ -424,17 +424,17 @@ async fn large_go_mod_files_take_memory_until_they_are_read(db: &TestDb) {
 }
 
 async fn a_token_with_many_slow_downloads_keeps_nobody_else_waiting(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     // Nothing makes it smaller.
     let noise: Vec<u8> = (0..50_000_u32)
         .flat_map(|number| number.wrapping_mul(number ^ 0x9E37_79B1).to_le_bytes())
         .collect();
     let files: [(&str, &[u8]); 2] = [("go.mod", GO_MOD), ("data.bin", &noise)];
-    office.publish("go example.com/net v1.0.0", &files).await;
+    admin.publish("go example.com/net v1.0.0", &files).await;
     let path = "/registry/go/example.com/net/@v/v1.0.0.zip";
     let [slow, other] = [
-        office.token(&["read:*"]).await.1,
-        office.token(&["read:*"]).await.1,
+        admin.token(&["read:*"]).await.1,
+        admin.token(&["read:*"]).await.1,
     ];
     let mut unread = Vec::new();
     for number in 0..32 {
@@ -451,10 +451,10 @@ async fn a_token_with_many_slow_downloads_keeps_nobody_else_waiting(db: &TestDb)
 }
 
 async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
     let files: &[(&str, &[u8])] = &[("go.mod", GO_MOD), ("net.go", b"package net\n")];
-    office.publish(&key.to_string(), files).await;
+    admin.publish(&key.to_string(), files).await;
     let whole = archive(&key, files);
     let digest = Sha256Digest::of(&whole);
     let (start, rest) = digest.as_str().split_at(2);
@@ -467,22 +467,22 @@ async fn a_package_that_was_damaged_is_served_again_once_it_is_mended(db: &TestD
     for _ in 0..2 {
         assert_eq!(server.status(path, "").await, 500);
     }
-    let again = office.package(&key, files).await;
+    let again = admin.package(&key, files).await;
     let ops = by_ops();
-    let again = office.registry.publish(again, VersionOrigin::Command, &ops);
+    let again = admin.registry.publish(again, VersionOrigin::Command, &ops);
     assert_eq!(again.await.unwrap(), Published::Same);
     assert_eq!(server.get(path, "").await.body, whole);
 }
 
 /// R5: every served version has a proof under the signed head.
 async fn the_log_proves_what_is_served(db: &TestDb) {
-    let (office, server) = open(db).await;
+    let (admin, server) = open(db).await;
     let versions: Vec<String> = (0..5).map(|minor| format!("v1.{minor}.0")).collect();
     let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-    publish_go(&office, &versions).await;
+    publish_go(&admin, &versions).await;
     let sumdb = |path: &str| format!("/registry/go/sumdb/mods.example.com/{path}");
     assert_eq!(server.status(&sumdb("supported"), "").await, 200);
-    let known = [office.registry.verifier().clone()];
+    let known = [admin.registry.verifier().clone()];
     let latest = server.get(&sumdb("latest"), "").await;
     let head = open_note(&latest.body, &known).unwrap().text;
     let head: TreeHead = head.parse().unwrap();
@@ -524,21 +524,21 @@ async fn the_log_proves_what_is_served(db: &TestDb) {
 }
 
 async fn the_index_lists_versions_in_the_order_of_their_addition(db: &TestDb) {
-    let (office, server) = open(db).await;
-    office.namespace("go private.com", Visibility::Owner).await;
-    publish_go(&office, &["v1.1.0"]).await;
-    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    let (admin, server) = open(db).await;
+    admin.namespace("go private.com", Visibility::Owner).await;
+    publish_go(&admin, &["v1.1.0"]).await;
+    admin.publish("module acme/vpc/aws 1.0.0", MODULE).await;
     let private: &[(&str, &[u8])] = &[
         ("go.mod", b"module private.com/x\n"),
         ("x.go", b"package x\n"),
     ];
-    office.publish("go private.com/x v1.0.0", private).await;
+    admin.publish("go private.com/x v1.0.0", private).await;
     db.clock.advance(Duration::from_secs(5));
-    publish_go(&office, &["v1.0.0", "v1.2.0"]).await;
-    office
+    publish_go(&admin, &["v1.0.0", "v1.2.0"]).await;
+    admin
         .take_down("go example.com/net v1.2.0", TakedownKind::Mistake, "wrong")
         .await;
-    let (_, reader) = office
+    let (_, reader) = admin
         .token(&["read:go private.com/...", "read:go example.com/..."])
         .await;
     let lines = async |query: &str, token: &str| -> Vec<(String, String)> {
@@ -597,9 +597,9 @@ async fn the_index_lists_versions_in_the_order_of_their_addition(db: &TestDb) {
 }
 
 async fn an_answer_from_memory_needs_one_statement(db: &TestDb) {
-    let (office, server) = open(db).await;
-    publish_go(&office, &["v1.0.0"]).await;
-    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    let (admin, server) = open(db).await;
+    publish_go(&admin, &["v1.0.0"]).await;
+    admin.publish("module acme/vpc/aws 1.0.0", MODULE).await;
     let files = ["list", "v1.0.0.info", "v1.0.0.mod", "v1.0.0.zip"];
     let paths = files.map(|file| format!("/registry/go/example.com/net/@v/{file}"));
     let mut paths = Vec::from(paths);
@@ -665,9 +665,9 @@ impl HeldState {
 }
 
 async fn many_requests_at_once_share_statements(db: &TestDb) {
-    let (office, server) = open(db).await;
-    publish_go(&office, &["v1.0.0", "v1.1.0"]).await;
-    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    let (admin, server) = open(db).await;
+    publish_go(&admin, &["v1.0.0", "v1.1.0"]).await;
+    admin.publish("module acme/vpc/aws 1.0.0", MODULE).await;
     let paths = [
         "/registry/go/example.com/net/@v/v1.0.0.info",
         "/registry/go/example.com/net/@v/v1.1.0.mod",
@@ -698,8 +698,8 @@ async fn many_requests_at_once_share_statements(db: &TestDb) {
 }
 
 async fn a_request_that_is_cancelled_leaves_the_others_their_answers(db: &TestDb) {
-    let (office, server) = open(db).await;
-    publish_go(&office, &["v1.0.0"]).await;
+    let (admin, server) = open(db).await;
+    publish_go(&admin, &["v1.0.0"]).await;
     let info = "/registry/go/example.com/net/@v/v1.0.0.info";
     assert_eq!(server.status(info, "").await, 200);
     for _ in 0..10 {
@@ -725,8 +725,8 @@ async fn a_request_that_is_cancelled_leaves_the_others_their_answers(db: &TestDb
 }
 
 async fn requests_that_wait_for_the_same_reading_fail_with_it(db: &TestDb) {
-    let (office, server) = open(db).await;
-    publish_go(&office, &["v1.0.0"]).await;
+    let (admin, server) = open(db).await;
+    publish_go(&admin, &["v1.0.0"]).await;
     let info = "/registry/go/example.com/net/@v/v1.0.0.info";
     assert_eq!(server.status(info, "").await, 200);
     let held = HeldState::after(db, "ALTER TABLE registry_access RENAME TO registry_gone").await;
@@ -749,8 +749,8 @@ async fn requests_that_wait_for_the_same_reading_fail_with_it(db: &TestDb) {
 }
 
 async fn requests_are_answered_after_connections_to_the_database_were_cut(db: &TestDb) {
-    let (office, server) = open(db).await;
-    publish_go(&office, &["v1.0.0"]).await;
+    let (admin, server) = open(db).await;
+    publish_go(&admin, &["v1.0.0"]).await;
     let info = "/registry/go/example.com/net/@v/v1.0.0.info";
     assert_eq!(server.status(info, "").await, 200);
     if let DatabaseUrl::Postgres(_) = &db.url {
@@ -762,8 +762,8 @@ async fn requests_are_answered_after_connections_to_the_database_were_cut(db: &T
 }
 
 async fn without_the_setting_there_is_no_registry(db: &TestDb) {
-    let office = Office::open(db).await;
-    let server = office.server(db, 1, &[("registry", "false")]).await;
+    let admin = RegistryAdmin::open(db).await;
+    let server = admin.server(db, 1, &[("registry", "false")]).await;
     for path in [
         "/.well-known/terraform.json",
         "/registry/v1/modules/acme/vpc/aws/versions",

@@ -12,7 +12,7 @@ use lockkeeper::store::Store;
 use tempfile::TempDir;
 
 use super::tunnel::Tunnel;
-use super::world::{HOST, Office, write_keys};
+use super::world::{HOST, RegistryAdmin, write_keys};
 use crate::support::program::Said;
 use crate::support::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET, find_terraform};
 
@@ -25,7 +25,7 @@ pub const KEY: &str = include_str!("../support/tls/mods.key.pem");
 /// A running server with a registry.
 pub struct Site {
     pub server: Server,
-    pub office: Office,
+    pub admin: RegistryAdmin,
     tunnel: Tunnel,
     dir: TempDir,
     _github: Emulator,
@@ -71,10 +71,10 @@ impl Site {
         let packages = server.data_dir().join("registry");
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
         let store = Store::open(&server.database(), clock, ids).await.unwrap();
-        let office = Office::with(store, path("keys"), packages).await;
+        let admin = RegistryAdmin::with(store, path("keys"), packages).await;
         Self {
             tunnel: Tunnel::to(address(&server)).await,
-            office,
+            admin,
             server,
             dir,
             _github: github,
@@ -101,7 +101,7 @@ impl Site {
             std::fs::write(path, text).unwrap();
         }
         let person = Person::new(dir, &self.tunnel.url(), &self.dir.path().join("ca.pem"));
-        person.with("GOSUMDB", &self.office.registry.verifier().to_string())
+        person.with("GOSUMDB", &self.admin.registry.verifier().to_string())
     }
 }
 

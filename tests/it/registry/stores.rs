@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 
 use super::deployments::Deployment;
 use super::peers::{MODULE, VPC, digest_of, vpc_path};
-use super::world::{HOST, Office, Replica, archive, by_ops, write_keys};
+use super::world::{HOST, RegistryAdmin, Replica, archive, by_ops, write_keys};
 use crate::support::db::{Backend, TestDb, store_test, tell};
 use crate::support::object_store::{FakeStore, STORE_URL, StoreFault, key_of, variables_of_s3};
 
@@ -42,17 +42,17 @@ pub fn objects(url: &str, variables: &[(&'static str, String)]) -> RemoteObjects
 
 /// A registry in an object store.
 struct Site {
-    office: Office,
+    admin: RegistryAdmin,
     url: &'static str,
     variables: Vec<(&'static str, String)>,
 }
 
 impl Site {
     async fn open(db: &TestDb, url: &'static str, variables: Vec<(&'static str, String)>) -> Self {
-        let office = Office::in_store(db, objects(url, &variables)).await;
-        office.namespace("go example.com", Visibility::Public).await;
+        let admin = RegistryAdmin::in_store(db, objects(url, &variables)).await;
+        admin.namespace("go example.com", Visibility::Public).await;
         Self {
-            office,
+            admin,
             url,
             variables,
         }
@@ -70,7 +70,7 @@ impl Site {
         let variables: Vec<(&str, &str)> = variables
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        self.office
+        self.admin
             .server_in(db, number, &data, &flags, &variables)
             .await
     }
@@ -79,7 +79,7 @@ impl Site {
     async fn publish(&self, version: &str, content: &[u8]) -> (Vec<u8>, Sha256Digest) {
         let key = format!("go example.com/net {version}");
         let files = [("go.mod", GO_MOD), ("net.go", content)];
-        self.office.publish(&key, &files).await;
+        self.admin.publish(&key, &files).await;
         let package = archive(&key.parse().unwrap(), &files);
         let digest = Sha256Digest::of(&package);
         (package, digest)
@@ -130,14 +130,14 @@ async fn story(db: &TestDb, url: &'static str, variables: Vec<(&'static str, Str
     // The same files again change nothing.
     let key: VersionKey = "go example.com/net v1.1.0".parse().unwrap();
     let files = [("go.mod", GO_MOD), ("net.go", content.as_slice())];
-    let registry = &site.office.registry;
-    let again = site.office.package(&key, &files).await;
+    let registry = &site.admin.registry;
+    let again = site.admin.package(&key, &files).await;
     let ops = by_ops();
     let again = registry.publish(again, VersionOrigin::Command, &ops);
     assert_eq!(again.await.unwrap(), Published::Same);
     let verified = registry.verify(true).await.unwrap().unwrap();
     assert_eq!((verified.versions, verified.packages), (2, 2));
-    site.office
+    site.admin
         .take_down(
             "go example.com/net v1.1.0",
             TakedownKind::Security,
@@ -206,15 +206,15 @@ async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(d
         ("go.mod", GO_MOD),
         ("net.go", b"package net // 2\n".as_slice()),
     ];
-    let registry = &site.office.registry;
-    let staged = site.office.package(&key, &files).await;
+    let registry = &site.admin.registry;
+    let staged = site.admin.package(&key, &files).await;
     let ops = by_ops();
     let failed = registry.publish(staged, VersionOrigin::Command, &ops);
     let error = failed.await.unwrap_err();
     assert!(error.is_store_away(), "{error}");
     assert!(registry.version(&key).await.unwrap().is_none());
     store.set(StoreFault::None);
-    site.office
+    site.admin
         .publish("go example.com/net v1.2.0", &files)
         .await;
     // The second server has looked for the store when it started.
@@ -237,7 +237,7 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
         let wrong = server.get(&zip_of("v1.0.0"), "").await;
         assert_eq!(wrong.status, 500, "{fault:?}");
         // The copy that the publication has left here hides nothing.
-        let verified = site.office.registry.verify(true).await.unwrap();
+        let verified = site.admin.registry.verify(true).await.unwrap();
         assert!(verified.is_err(), "{fault:?}");
     }
     assert_eq!(server.store_failures("wrong").await, Some(2));
@@ -249,7 +249,7 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
     ] {
         let object = (key_of(&digest), damaged.as_bytes().to_vec());
         store.objects.lock().unwrap().extend([object]);
-        let registry = &site.office.registry;
+        let registry = &site.admin.registry;
         let fault = registry.verify(true).await.unwrap().unwrap_err();
         assert!(fault.to_string().contains(said), "{fault}");
         let server = site.server(db, number).await;
@@ -257,7 +257,7 @@ async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
         assert_eq!(server.store_failures("wrong").await, Some(1), "{said}");
         let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
         let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
-        let again = site.office.package(&key, &files).await;
+        let again = site.admin.package(&key, &files).await;
         let ops = by_ops();
         let again = registry.publish(again, VersionOrigin::Command, &ops);
         assert_eq!(again.await.unwrap(), Published::Same);
@@ -273,10 +273,10 @@ async fn a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended(db:
     let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
     let package = archive(&key, &files);
     let digest = Sha256Digest::of(&package);
-    let registry = &site.office.registry;
+    let registry = &site.admin.registry;
     let ops = by_ops();
     store.set(StoreFault::LosesPackages);
-    let staged = site.office.package(&key, &files).await;
+    let staged = site.admin.package(&key, &files).await;
     let lost = registry.publish(staged, VersionOrigin::Command, &ops).await;
     let error = lost.unwrap_err();
     assert!(matches!(error, RegistryError::PackageGone(_)), "{error}");
@@ -288,7 +288,7 @@ async fn a_package_that_the_store_has_confirmed_and_lost_is_named_and_mended(db:
     assert_eq!(server.store_failures("missing").await, Some(1));
     let fault = registry.verify(true).await.unwrap().unwrap_err();
     assert!(fault.to_string().contains("is missing"), "{fault}");
-    let again = site.office.package(&key, &files).await;
+    let again = site.admin.package(&key, &files).await;
     let again = registry.publish(again, VersionOrigin::Command, &ops);
     assert_eq!(again.await.unwrap(), Published::Same);
     assert!(!store.has_lost(&digest));
@@ -301,10 +301,10 @@ async fn a_package_of_a_peer_that_the_store_loses_is_downloaded_again(db: &TestD
     let (store, variables) = FakeStore::start().await;
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open_in_store(db.backend, "two.example.com", STORE_URL, &variables).await;
-    let office = &one.office;
-    office.namespace("module acme", Visibility::Public).await;
+    let admin = &one.admin;
+    admin.namespace("module acme", Visibility::Public).await;
     two.join(&one, "*", "*").await;
-    office.publish(VPC, &MODULE).await;
+    admin.publish(VPC, &MODULE).await;
     assert_eq!(two.pull().await, 1);
     let digest = digest_of(&one, VPC).await;
 
@@ -340,7 +340,7 @@ async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
     let (_, digest) = site.publish("v1.0.0", b"package net\n").await;
     store.set(StoreFault::Holds);
     let key = "go example.com/net v1.0.0";
-    let down = site.office.take_down(key, TakedownKind::Mistake, "no");
+    let down = site.admin.take_down(key, TakedownKind::Mistake, "no");
     let meanwhile = async {
         store.held.notified().await;
         site.publish("v1.1.0", b"package net // 1\n").await;
@@ -354,7 +354,7 @@ async fn nobody_waits_for_a_store_that_removes_a_package(db: &TestDb) {
     tokio::join!(Box::pin(down), Box::pin(meanwhile));
     // On a slow machine, the removal was given up and is repeated.
     db.clock.advance(Duration::from_mins(6));
-    site.office.registry.remove_orphans().await.unwrap();
+    site.admin.registry.remove_orphans().await.unwrap();
     assert_eq!(store.keys().len(), 2, "{:?}", store.keys());
     assert!(!store.keys().contains(&key_of(&digest)));
 }
@@ -368,13 +368,13 @@ async fn an_object_that_cannot_be_removed_does_not_keep_the_others(db: &TestDb) 
     for version in ["v1.0.0", "v1.1.0"] {
         let key = format!("go example.com/net {version}");
         let kind = TakedownKind::Security;
-        site.office.take_down(&key, kind, "has a key").await;
+        site.admin.take_down(&key, kind, "has a key").await;
         // The first one is due again, before the second one.
         db.clock.advance(Duration::from_mins(6));
     }
     assert!(store.keys().contains(&key_of(&retained)));
     assert!(!store.keys().contains(&key_of(&other)));
-    let registry = &site.office.registry;
+    let registry = &site.admin.registry;
     let error = registry.remove_orphans().await.unwrap_err().to_string();
     assert!(error.contains("refuses a request"), "{error}");
     *store.retained.lock().unwrap() = None;
@@ -398,11 +398,11 @@ async fn a_store_that_refuses_requests_gets_and_tells_no_secrets(db: &TestDb) {
         (StoreFault::Redirects, "307 Temporary Redirect"),
     ] {
         store.set(fault);
-        let blobs = site.office.registry.blobs();
+        let blobs = site.admin.registry.blobs();
         let error = blobs.remove(&digest).await.unwrap_err().to_string();
         // Answers to HEAD have no text.
         assert!(error.contains(&said[..3]), "{error}");
-        let staged = site.office.package(&key, &files).await.staged;
+        let staged = site.admin.package(&key, &files).await.staged;
         let error = blobs.keep(staged).await.unwrap_err();
         assert!(error.is_unusable() && !error.is_away(), "{error}");
         let error = error.to_string();
@@ -501,7 +501,7 @@ async fn the_store_of_another_database_is_refused(db: &TestDb) {
     let error = open().await.err().unwrap().to_string();
     assert!(error.contains("is not a store of packages"), "{error}");
     assert!(!error.contains("secret-of-the-store"), "{error}");
-    let ours = format!("{}\n", site.office.registry.blobs().store_id());
+    let ours = format!("{}\n", site.admin.registry.blobs().store_id());
     let object = (id, ours.clone().into_bytes());
     store.objects.lock().unwrap().extend([object]);
     assert!(open().await.is_ok());

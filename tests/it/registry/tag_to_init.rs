@@ -59,12 +59,12 @@ async fn story(program: &Path) {
     };
     let net = clone(MODULE, "net");
 
-    let server = site.office.server(&site.bot.db, 2, &[]).await;
+    let server = site.admin.server(&site.bot.db, 2, &[]).await;
     let tls = acceptor(CERTIFICATE, KEY);
     let tunnel = Tunnel::answering(server.router.clone(), tls.clone()).await;
     let authority = dir.path().join("ca.pem");
     std::fs::write(&authority, AUTHORITY).unwrap();
-    let (_, token) = site.office.token(&["read:module acme/*"]).await;
+    let (_, token) = site.admin.token(&["read:module acme/*"]).await;
     let config = dir.path().join("cli.tfrc");
     let text = format!("credentials \"mods.example.com\" {{\n  token = \"{token}\"\n}}\n");
     std::fs::write(&config, text).unwrap();
@@ -93,14 +93,14 @@ async fn story(program: &Path) {
     site.turn().await;
     installs(&kim, "1.3.0");
     let newest = "module acme/vpc/aws 1.3.0";
-    site.office.deprecate(newest, "It leaks.", None).await;
+    site.admin.deprecate(newest, "It leaks.", None).await;
     installs(&kim, "1.3.0");
 
     // A client that has chosen the version just before it is taken down gets the reason. All others get another version.
     let list = server.get(VERSIONS, &token).await;
     assert!(list.text().contains("1.3.0"), "{}", list.text());
     let (kind, reason) = (TakedownKind::Security, "A backdoor was found.");
-    site.office.take_down(newest, kind, reason).await;
+    site.admin.take_down(newest, kind, reason).await;
     let list = list.text().to_owned();
     let answer = get(move || async move { ([(header::CONTENT_TYPE, "application/json")], list) });
     let before = Router::new().route(VERSIONS, answer);

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
-use super::world::{HOST, Office, Replica, by_ops, go_mod_of_size, write_keys};
+use super::world::{HOST, RegistryAdmin, Replica, by_ops, go_mod_of_size, write_keys};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
 use crate::support::program::{Said, lockkeeper, run};
@@ -55,7 +55,7 @@ const TF: &str = "output \"size\" {\n  value = 1\n}\n";
 /// A GitHub, a server with a registry, and the registry as its administrators see it.
 pub struct Site {
     pub bot: Bot,
-    pub office: Office,
+    pub admin: RegistryAdmin,
     _keys: TempDir,
 }
 
@@ -78,14 +78,14 @@ impl Site {
         all.extend(flags);
         let bot = Box::pin(Bot::with(backend, &[("README.md", "Infra.\n")], &all)).await;
         let packages = bot.db.dir.path().join("data/registry");
-        let office = Box::pin(Office::with(bot.db.reopen().await, file, packages)).await;
-        office.namespace("module acme", Visibility::Public).await;
-        office
+        let admin = Box::pin(RegistryAdmin::with(bot.db.reopen().await, file, packages)).await;
+        admin.namespace("module acme", Visibility::Public).await;
+        admin
             .namespace("go example.com/net", Visibility::Public)
             .await;
         let site = Self {
             bot,
-            office,
+            admin,
             _keys: keys,
         };
         for (name, files) in repos {
@@ -175,7 +175,7 @@ impl Site {
 
     async fn version(&self, key: &str) -> Option<RegistryVersion> {
         let key: VersionKey = key.parse().unwrap();
-        self.office.registry.version(&key).await.unwrap()
+        self.admin.registry.version(&key).await.unwrap()
     }
 
     /// Returns `from COMMIT by WHOM` of a published version.
@@ -194,7 +194,7 @@ impl Site {
         let version = self.version(key).await.unwrap();
         let content = &version.known.content().unwrap().content;
         let digest = content.packages.iter().next().unwrap().digest.clone();
-        let package = self.office.registry.blobs().open_file(&digest, None).await;
+        let package = self.admin.registry.blobs().open_file(&digest, None).await;
         let (package, mut lines) = (package.unwrap().unwrap(), Vec::new());
         let mut add = |name: &str, file: &mut dyn std::io::Read| {
             let mut text = String::new();
@@ -299,8 +299,8 @@ async fn tags_of_go_modules_become_versions(backend: Backend) {
     assert_eq!(site.statuses(REPO, &main), "");
 
     // Everybody gets it.
-    let server = site.office.server(&site.bot.db, 2, &[]).await;
-    let (_, token) = site.office.token(&["read:*"]).await;
+    let server = site.admin.server(&site.bot.db, 2, &[]).await;
+    let (_, token) = site.admin.token(&["read:*"]).await;
     let list = server
         .get("/registry/go/example.com/net/@v/list", &token)
         .await;
@@ -312,7 +312,7 @@ async fn tags_of_go_modules_become_versions(backend: Backend) {
 
     // Nothing is left to do.
     let before = site
-        .office
+        .admin
         .registry
         .store()
         .registry_log_size()
@@ -320,7 +320,7 @@ async fn tags_of_go_modules_become_versions(backend: Backend) {
         .unwrap();
     site.turn().await;
     let after = site
-        .office
+        .admin
         .registry
         .store()
         .registry_log_size()
@@ -373,8 +373,8 @@ async fn tags_of_terraform_modules_become_versions(backend: Backend) {
     modules/dns/v1.0.0 … published
     v9.9.9 … names no version: No Terraform module: lockkeeper.yaml wants `db-v*` or `modules/dns/v*`, with a version such as `1.2.3` in place of `*`. No Go module: the commit has no go.mod or v9/go.mod.
     ");
-    let server = site.office.server(&site.bot.db, 2, &[]).await;
-    let (_, token) = site.office.token(&["read:*"]).await;
+    let server = site.admin.server(&site.bot.db, 2, &[]).await;
+    let (_, token) = site.admin.token(&["read:*"]).await;
     let path = "/registry/v1/modules/acme/db/aws/versions";
     let listed = server.get(path, &token).await;
     assert!(listed.text().contains("\"1.0.0\""), "{}", listed.text());
@@ -624,12 +624,12 @@ async fn what_fails_for_a_passing_reason_is_tried_again(backend: Backend) {
     // A server that died after the record and before the outcome publishes the same files again.
     let key: VersionKey = "module acme/vpc/aws 1.1.0".parse().unwrap();
     let package = site
-        .office
+        .admin
         .package(&key, &[("main.tf", TF.as_bytes())])
         .await;
     let by = by_ops();
     let published = site
-        .office
+        .admin
         .registry
         .publish(package, VersionOrigin::Tag, &by);
     assert!(matches!(published.await, Ok(Published::New(_))));
@@ -717,7 +717,7 @@ async fn a_tag_whose_version_has_other_files_is_not_called_published(backend: Ba
     const REPO: &str = "acme/terraform-aws-vpc";
     let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
     let other: [(&str, &[u8]); 1] = [("other.tf", TF.as_bytes())];
-    site.office
+    site.admin
         .publish("module acme/vpc/aws 1.0.0", &other)
         .await;
     site.turn().await;
@@ -769,7 +769,7 @@ async fn a_tag_whose_files_have_a_token_is_refused(backend: Backend) {
     const REPO: &str = "acme/terraform-aws-vpc";
     let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
     site.turn().await;
-    let (_, token) = site.office.token(&["publish:*"]).await;
+    let (_, token) = site.admin.token(&["publish:*"]).await;
     let text = format!("TOKEN={token}\n");
     let commit = site.push(REPO, "main", &[("ci/env", &text)]).await;
     site.git(REPO, &["tag", "v1.0.0", "main"]);
@@ -964,7 +964,7 @@ async fn a_module_brings_the_directories_that_it_uses(backend: Backend) {
 
     // Another repository uses it.
     let flags = [("registry-anonymous-read", "true")];
-    let server = site.office.server(&site.bot.db, 2, &flags).await;
+    let server = site.admin.server(&site.bot.db, 2, &flags).await;
     let download = "/registry/v1/modules/acme/dns/aws/1.0.0/download";
     let download = server.get(download, "").await;
     let link = download.header("x-terraform-get");

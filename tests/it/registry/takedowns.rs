@@ -7,39 +7,39 @@ use axum::http::StatusCode;
 use lockkeeper::features::registry::Visibility;
 use lockkeeper_registry::records::TakedownKind;
 
-use super::world::{Office, Replica};
+use super::world::{RegistryAdmin, Replica};
 use crate::support::db::{TestDb, store_test};
 
 const GO_MOD: &[u8] = b"module example.com/net\n";
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
 
 /// Opens a registry with two servers on one database.
-async fn open(db: &TestDb) -> (Office, Vec<Arc<Replica>>) {
-    let office = Office::open(db).await;
-    office.namespace("module acme", Visibility::Public).await;
-    office.namespace("go example.com", Visibility::Public).await;
+async fn open(db: &TestDb) -> (RegistryAdmin, Vec<Arc<Replica>>) {
+    let admin = RegistryAdmin::open(db).await;
+    admin.namespace("module acme", Visibility::Public).await;
+    admin.namespace("go example.com", Visibility::Public).await;
     let open = [("registry-anonymous-read", "true")];
     let mut servers = Vec::new();
     for number in 1..=2 {
-        servers.push(Arc::new(office.server(db, number, &open).await));
+        servers.push(Arc::new(admin.server(db, number, &open).await));
     }
-    (office, servers)
+    (admin, servers)
 }
 
-async fn publish(office: &Office, version: &str) {
+async fn publish(admin: &RegistryAdmin, version: &str) {
     let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
-    office
+    admin
         .publish(&format!("go example.com/net {version}"), &files)
         .await;
 }
 
 /// R1: a version that was taken down is served by nobody.
 async fn a_version_that_was_taken_down_is_served_by_no_server(db: &TestDb) {
-    let (office, servers) = open(db).await;
-    publish(&office, "v1.0.0").await;
-    publish(&office, "v1.1.0").await;
-    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
-    office.publish("module acme/vpc/aws 1.1.0", MODULE).await;
+    let (admin, servers) = open(db).await;
+    publish(&admin, "v1.0.0").await;
+    publish(&admin, "v1.1.0").await;
+    admin.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    admin.publish("module acme/vpc/aws 1.1.0", MODULE).await;
     let go = "/registry/go/example.com/net/@v/v1.1.0";
     let module = "/registry/v1/modules/acme/vpc/aws";
     let mut paths: Vec<String> = ["info", "mod", "zip"]
@@ -56,14 +56,14 @@ async fn a_version_that_was_taken_down_is_served_by_no_server(db: &TestDb) {
             assert!(answer.status.is_success(), "{path}: {}", answer.text());
         }
     }
-    office
+    admin
         .take_down(
             "go example.com/net v1.1.0",
             TakedownKind::Security,
             "It leaks",
         )
         .await;
-    office
+    admin
         .take_down(
             "module acme/vpc/aws 1.1.0",
             TakedownKind::Legal,
@@ -99,7 +99,7 @@ async fn a_version_that_was_taken_down_is_served_by_no_server(db: &TestDb) {
             r#"{"modules":[{"versions":[{"version":"1.0.0"}]}]}"#
         );
     }
-    office
+    admin
         .take_down("go example.com/net v1.0.0", TakedownKind::Mistake, "wrong")
         .await;
     for server in &servers {
@@ -112,10 +112,10 @@ async fn a_version_that_was_taken_down_is_served_by_no_server(db: &TestDb) {
 
 /// R1: what was in memory goes with the takedown.
 async fn no_request_after_a_takedown_is_answered_with_the_version(db: &TestDb) {
-    let (office, servers) = open(db).await;
+    let (admin, servers) = open(db).await;
     for round in 0..10 {
         let version = format!("v1.{round}.0");
-        publish(&office, &version).await;
+        publish(&admin, &version).await;
         let is_down = Arc::new(AtomicBool::new(false));
         let mut readers = Vec::new();
         let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
@@ -149,7 +149,7 @@ async fn no_request_after_a_takedown_is_answered_with_the_version(db: &TestDb) {
             begins.recv().await.unwrap();
         }
         let key = format!("go example.com/net {version}");
-        office.take_down(&key, TakedownKind::Mistake, "wrong").await;
+        admin.take_down(&key, TakedownKind::Mistake, "wrong").await;
         is_down.store(true, Ordering::SeqCst);
         for reader in readers {
             assert!(
@@ -161,10 +161,10 @@ async fn no_request_after_a_takedown_is_answered_with_the_version(db: &TestDb) {
 }
 
 async fn new_versions_are_listed_by_all_servers(db: &TestDb) {
-    let (office, servers) = open(db).await;
+    let (admin, servers) = open(db).await;
     let mut expected = String::new();
     for minor in 0..4 {
-        publish(&office, &format!("v1.{minor}.0")).await;
+        publish(&admin, &format!("v1.{minor}.0")).await;
         expected += &["v1.", &minor.to_string(), ".0\n"].concat();
         for server in &servers {
             let list = server.get("/registry/go/example.com/net/@v/list", "").await;

@@ -20,7 +20,7 @@ async fn publish(site: &Site, version: &str) {
     let main = format!("output \"size\" {{\n  value = \"{version}\"\n}}\n");
     let files: [(&str, &[u8]); 2] = [("main.tf", main.as_bytes()), ("README.md", b"A network.\n")];
     let key = format!("module acme/vpc/aws {version}");
-    site.office.publish(&key, &files).await;
+    site.admin.publish(&key, &files).await;
 }
 
 /// Returns the text of a failure of `init` in one line, because `terraform` breaks lines.
@@ -53,9 +53,7 @@ async fn a_module_is_used_deprecated_and_taken_down_with_opentofu() {
 
 async fn with_a_token(program: &Path) {
     let site = Site::open(&[]).await;
-    site.office
-        .namespace("module acme", Visibility::Owner)
-        .await;
+    site.admin.namespace("module acme", Visibility::Owner).await;
     for version in ["1.0.0", "1.1.0", "2.0.0-rc.1"] {
         publish(&site, version).await;
     }
@@ -63,7 +61,7 @@ async fn with_a_token(program: &Path) {
     let kim = kim.using(program);
     let text = failure(&kim);
     assert!(text.contains("401 Unauthorized"), "{text}");
-    let (token, secret) = site.office.token(&["read:module acme/*"]).await;
+    let (token, secret) = site.admin.token(&["read:module acme/*"]).await;
     let kim = kim.with("TF_TOKEN_mods_example_com", &secret);
     installs(&kim, "1.1.0");
     let said = kim.terraform(&["plan", "-no-color", "-input=false"]);
@@ -84,11 +82,11 @@ async fn with_a_token(program: &Path) {
     max.write("main.tf", &project("2.0.0-rc.1"));
     installs(&max, "2.0.0-rc.1");
 
-    site.office
+    site.admin
         .deprecate("module acme/vpc/aws 1.1.0", "Too old.", None)
         .await;
     installs(&kim, "1.1.0");
-    site.office
+    site.admin
         .take_down(
             "module acme/vpc/aws 1.1.0",
             TakedownKind::Legal,
@@ -96,13 +94,13 @@ async fn with_a_token(program: &Path) {
         )
         .await;
     installs(&kim, "1.0.0");
-    site.office
+    site.admin
         .take_down("module acme/vpc/aws 1.0.0", TakedownKind::Mistake, "Wrong.")
         .await;
     let text = failure(&lee);
     assert!(text.contains("has no versions available"), "{text}");
 
-    site.office.revoke(&token).await;
+    site.admin.revoke(&token).await;
     let text = failure(&kim);
     assert!(text.contains("401 Unauthorized"), "{text}");
     let log = site.server.log();
@@ -123,7 +121,7 @@ async fn an_open_registry_needs_no_token_of_opentofu_and_a_wrong_one_is_refused(
 
 async fn without_a_token(program: &Path) {
     let site = Site::open(&["--registry-anonymous-read"]).await;
-    site.office
+    site.admin
         .namespace("module acme", Visibility::Public)
         .await;
     publish(&site, "1.0.0").await;

@@ -14,7 +14,7 @@ use lockkeeper_registry::versions::VersionKey;
 use serde_json::{Value, json};
 
 use super::archives::{self, Hostile};
-use super::world::{Answer, Office, Replica, archive, by_ops, go_mod_of_size};
+use super::world::{Answer, RegistryAdmin, Replica, archive, by_ops, go_mod_of_size};
 use crate::support::db::{TestDb, store_test};
 
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
@@ -26,7 +26,7 @@ const NET: &[(&str, &[u8])] = &[
 
 /// A registry with namespaces, a server and a token that may do everything.
 struct UploadFixture {
-    office: Office,
+    admin: RegistryAdmin,
     server: Replica,
     token: String,
     token_id: TokenId,
@@ -59,15 +59,15 @@ fn detail(answer: &Answer) -> String {
 
 impl UploadFixture {
     async fn open(db: &TestDb) -> Self {
-        let office = Office::open(db).await;
+        let admin = RegistryAdmin::open(db).await;
         for prefix in ["module acme", "go example.com"] {
-            office.namespace(prefix, Visibility::Public).await;
+            admin.namespace(prefix, Visibility::Public).await;
         }
         let scopes = ["read:*", "publish:*", "deprecate:*", "takedown:*"];
-        let (token, text) = office.token(&scopes).await;
-        let server = office.server(db, 1, &[]).await;
+        let (token, text) = admin.token(&scopes).await;
+        let server = admin.server(db, 1, &[]).await;
         Self {
-            office,
+            admin,
             server,
             token: text,
             token_id: token.id,
@@ -109,7 +109,7 @@ impl UploadFixture {
     }
 
     async fn log_size(&self) -> u64 {
-        self.office
+        self.admin
             .registry
             .store()
             .registry_log_size()
@@ -191,7 +191,7 @@ async fn a_version_is_uploaded_once(db: &TestDb) {
         .get("/registry/go/example.com/net/@v/v1.0.0.zip", &fixture.token)
         .await;
     assert_eq!(zip.body, archives::net_zip(NET));
-    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(fixture.admin.registry.verify(true).await.unwrap().is_ok());
 }
 
 async fn a_go_mod_file_has_a_limit_of_its_own(db: &TestDb) {
@@ -210,11 +210,11 @@ async fn a_go_mod_file_has_a_limit_of_its_own(db: &TestDb) {
             let why = "the go.mod file has more than 1048576 bytes. Remove requirements";
             assert!(detail(&answer).contains(why), "{}", answer.text());
             assert_eq!(fixture.log_size().await, 0);
-            let kept = fixture.office.registry.version(&key.parse().unwrap()).await;
+            let kept = fixture.admin.registry.version(&key.parse().unwrap()).await;
             assert_eq!(kept.unwrap(), None);
         }
     }
-    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(fixture.admin.registry.verify(true).await.unwrap().is_ok());
 }
 
 async fn a_token_does_not_learn_who_has_published_a_version(db: &TestDb) {
@@ -223,16 +223,16 @@ async fn a_token_does_not_learn_who_has_published_a_version(db: &TestDb) {
     let bytes = module(MODULE);
     let new = fixture.upload(key, bytes.clone()).await;
     assert_eq!(new.status, StatusCode::CREATED, "{}", new.text());
-    let publishes = fixture.office.token(&["publish:*"]).await.1;
+    let publishes = fixture.admin.token(&["publish:*"]).await.1;
     let digest = content_digest(&bytes);
     let headers = [("content-digest", digest.as_str())];
     let again = fixture
         .put(&address(key), &publishes, &headers, bytes)
         .await;
-    let token = fixture.office.token(&["deprecate:*"]).await.1;
+    let token = fixture.admin.token(&["deprecate:*"]).await.1;
     let body = json!({ "reason": "old" });
     let deprecated = fixture.change(key, "deprecate", &token, body).await;
-    let token = fixture.office.token(&["takedown:*"]).await.1;
+    let token = fixture.admin.token(&["takedown:*"]).await.1;
     let body = json!({ "reason": "wrong", "kind": "mistake" });
     let taken_down = fixture.change(key, "takedown", &token, body).await;
     for answer in [again, deprecated, taken_down] {
@@ -319,7 +319,7 @@ async fn many_uploads_of_one_version_end_with_one_record(db: &TestDb) {
     };
     assert_eq!((count(201), count(200), count(409)), (1, 5, 6));
     assert_eq!(fixture.log_size().await, 1);
-    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(fixture.admin.registry.verify(true).await.unwrap().is_ok());
 }
 
 async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
@@ -336,11 +336,11 @@ async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
     for token in ["", "x", unknown.as_str()] {
         assert_eq!(put(token).await, (401, "no_token".to_owned()), "{token}");
     }
-    let (revoked, text) = fixture.office.token(&["publish:*"]).await;
-    fixture.office.revoke(&revoked).await;
+    let (revoked, text) = fixture.admin.token(&["publish:*"]).await;
+    fixture.admin.revoke(&revoked).await;
     assert_eq!(put(&text).await.0, 401);
     let soon = db.now() + Duration::from_mins(1);
-    let (_, text) = fixture.office.token_until(&["publish:*"], Some(soon)).await;
+    let (_, text) = fixture.admin.token_until(&["publish:*"], Some(soon)).await;
     db.clock.advance(Duration::from_secs(61));
     assert_eq!(put(&text).await.0, 401);
     for scopes in [
@@ -349,7 +349,7 @@ async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
         &["publish:module acme/vpc/google"],
         &["publish:go *", "deprecate:*", "takedown:*"],
     ] {
-        let (_, text) = fixture.office.token(scopes).await;
+        let (_, text) = fixture.admin.token(scopes).await;
         assert_eq!(put(&text).await, (403, "no_scope".to_owned()), "{scopes:?}");
     }
     assert_eq!(fixture.log_size().await, 0);
@@ -361,7 +361,7 @@ async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
         (403, "no_namespace".to_owned())
     );
     // A browser sends a password that it knows with requests that other pages make.
-    let (_, text) = fixture.office.token(&["publish:module acme/vpc/*"]).await;
+    let (_, text) = fixture.admin.token(&["publish:module acme/vpc/*"]).await;
     let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("ci:{text}")));
     let by_password = [headers[0], ("authorization", basic.as_str())];
     let answer = fixture.put(&path, "", &by_password, bytes.clone()).await;
@@ -377,13 +377,13 @@ async fn only_a_token_with_the_scope_publishes(db: &TestDb) {
 async fn a_token_that_is_revoked_while_the_body_arrives_publishes_nothing(db: &TestDb) {
     let fixture = UploadFixture::open(db).await;
     let bytes = module(MODULE);
-    let (token, text) = fixture.office.token(&["publish:*"]).await;
+    let (token, text) = fixture.admin.token(&["publish:*"]).await;
     let (digest, bearer) = (content_digest(&bytes), format!("Bearer {text}"));
     let headers = [
         ("content-digest", digest.as_str()),
         ("authorization", bearer.as_str()),
     ];
-    let store = fixture.office.registry.store().clone();
+    let store = fixture.admin.registry.store().clone();
     let body = futures::stream::once(async move {
         let revoked = store.registry_token_revoke(token.id, &by_ops()).await;
         assert!(revoked.unwrap().is_some());
@@ -402,7 +402,7 @@ async fn a_token_that_is_revoked_while_the_body_arrives_publishes_nothing(db: &T
 /// Two bodies of a token that never end keep neither their places for long nor others from publishing.
 async fn a_token_has_half_of_the_places(db: &TestDb) {
     let fixture = UploadFixture::open(db).await;
-    let (_, slow) = fixture.office.token(&["publish:*"]).await;
+    let (_, slow) = fixture.admin.token(&["publish:*"]).await;
     let bytes = module(MODULE);
     let (digest, bearer) = (content_digest(&bytes), format!("Bearer {slow}"));
     let headers = [
@@ -585,7 +585,7 @@ async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
         (404, "no_version".to_owned())
     );
     drop(fixture.upload(key, module(MODULE)).await);
-    let (_, publisher) = fixture.office.token(&["publish:*", "read:*"]).await;
+    let (_, publisher) = fixture.admin.token(&["publish:*", "read:*"]).await;
     for change in ["deprecate", "takedown"] {
         let answer = fixture.change(key, change, &publisher, why.clone()).await;
         assert_eq!(
@@ -669,9 +669,9 @@ async fn a_version_is_deprecated_and_taken_down_by_tokens(db: &TestDb) {
     );
     assert!(detail(&answer).contains("has a key"), "{}", answer.text());
     assert_eq!(fixture.log_size().await, 3);
-    assert!(fixture.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(fixture.admin.registry.verify(true).await.unwrap().is_ok());
     let events = fixture
-        .office
+        .admin
         .registry
         .store()
         .lock_event_list(100)
@@ -708,7 +708,7 @@ async fn nothing_is_kept_of_hostile_archives(db: &TestDb) {
     assert!(count > 50, "{count}");
     assert_eq!(fixture.log_size().await, 0);
     assert_eq!(
-        fixture.office.registry.names(None, None, 10).await.unwrap(),
+        fixture.admin.registry.names(None, None, 10).await.unwrap(),
         []
     );
 }

@@ -46,7 +46,7 @@ pub const HOST: &str = "mods.example.com";
 pub const MAX_PACKAGE: u64 = 512 << 20;
 
 /// The registry of a test, as the command line sees it.
-pub struct Office {
+pub struct RegistryAdmin {
     pub registry: Registry,
     store: Store,
     keys: PathBuf,
@@ -107,7 +107,7 @@ pub fn write_keys(path: &Path) {
 /// Flags or variables with their values.
 type Pairs<'a> = &'a [(&'a str, &'a str)];
 
-impl Office {
+impl RegistryAdmin {
     /// Opens the registry in a database. Packages are below the directory of the test.
     pub async fn open(db: &TestDb) -> Self {
         let keys = db.dir.path().join("keys");

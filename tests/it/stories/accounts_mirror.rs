@@ -19,11 +19,11 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use crate::support::accounts::by_ops;
+use crate::support::accounts_fixture::git;
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, TestDb, story, tell};
 use crate::support::git_http::GitServer;
 use crate::support::log::listen;
-use crate::support::office::git;
 use crate::support::program::lockkeeper;
 use crate::support::sshd::Sshd;
 

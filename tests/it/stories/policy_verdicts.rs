@@ -15,9 +15,9 @@ use tower::ServiceExt as _;
 use super::policy_approvals::set;
 use super::policy_gate::reload;
 use crate::stories::NETWORK;
+use crate::support::accounts_fixture::git;
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
-use crate::support::office::git;
 use crate::support::rows::recent_runs;
 
 story!(

@@ -1,6 +1,7 @@
 //! Support code of the tests. Each kind has a file; `main.rs` and this file stay plain lists of modules.
 
 pub mod accounts;
+pub mod accounts_fixture;
 pub mod bot;
 pub mod db;
 pub mod gerrit;
@@ -8,7 +9,6 @@ pub mod git_http;
 pub mod installed;
 pub mod log;
 pub mod object_store;
-pub mod office;
 pub mod openapi;
 pub mod panics;
 pub mod postgres;

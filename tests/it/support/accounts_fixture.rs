@@ -28,7 +28,7 @@ use crate::accounts::independent;
 pub const ADMIN: &str = "ops:a-long-password-of-the-dashboard";
 
 /// A server with accounts, and directories for clones.
-pub struct Office {
+pub struct AccountsFixture {
     pub server: Server,
     pub dir: TempDir,
     /// Errors that `accounts check` reports when the story ends. Almost all stories leave none.
@@ -44,7 +44,7 @@ pub struct Clone {
     pub dir: PathBuf,
 }
 
-impl Office {
+impl AccountsFixture {
     pub async fn open() -> Self {
         Self::started(|_, settings| settings).await
     }
@@ -237,7 +237,7 @@ impl Office {
 }
 
 /// Checks each story at its end. A story that has failed already leaves anything behind.
-impl Drop for Office {
+impl Drop for AccountsFixture {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.assert_sound();

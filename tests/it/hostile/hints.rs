@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::bot::{Bot, Parcel};
+use crate::support::bot::{Bot, WebhookRequest};
 use crate::support::db::{Backend, story};
 
 story!(
@@ -16,11 +16,11 @@ const README: (&str, &str) = ("README.md", "Networks.\n");
 const STRANGE: u64 = 71;
 
 /// Returns a delivery about a repository that comes from the strange installation.
-fn hint(id: &str, repo: &str) -> Parcel {
+fn hint(id: &str, repo: &str) -> WebhookRequest {
     let body = json!({
         "repository": {"id": 9001, "full_name": repo}, "installation": {"id": STRANGE},
     });
-    Parcel::new(id, "push", &body)
+    WebhookRequest::new(id, "push", &body)
 }
 
 /// Asks GitHub about a repository. Returns true if the server tried the strange installation for it.
@@ -42,13 +42,13 @@ async fn a_signed_delivery_about_a_served_repository_teaches_its_installation(ba
 
 async fn strangers_teach_nothing(backend: Backend) {
     let bot = Bot::as_app(backend, &[README]).await;
-    for (parcel, expected) in [
+    for (delivery, expected) in [
         (hint("1", "acme/labs").unsigned(), 401),
         (hint("2", "acme/labs").signed_with("a-guessed-secret"), 401),
         // Somebody else on the same GitHub, whose webhook has the same secret.
         (hint("3", "other/labs"), 403),
     ] {
-        assert_eq!(bot.post(&parcel).await.0, expected);
+        assert_eq!(bot.post(&delivery).await.0, expected);
     }
     for repo in ["acme/labs", "other/labs"] {
         assert!(!uses_the_strange_installation(&bot, repo).await, "{repo}");

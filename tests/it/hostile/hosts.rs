@@ -4,7 +4,7 @@ use lockkeeper::context::Ctx;
 use lockkeeper::model::PullNumber;
 use tower::ServiceExt as _;
 
-use crate::support::bot::{Bot, OTHER_SECRET, Parcel, SECRET, comment_payload};
+use crate::support::bot::{Bot, OTHER_SECRET, SECRET, WebhookRequest, comment_payload};
 use crate::support::db::{Backend, story};
 
 story!(the_secret_of_one_host_signs_no_delivery_of_another);
@@ -14,15 +14,15 @@ const OTHER: &str = "code.test";
 const README: (&str, &str) = ("README.md", "Networks.\n");
 
 /// Returns a comment, as the webhook of a host brings it.
-fn comment(id: &str, host: &str) -> Parcel {
+fn comment(id: &str, host: &str) -> WebhookRequest {
     let payload = comment_payload(PullNumber(1), 7, "alice", "Looks good.");
-    Parcel::new(id, "issue_comment", &payload).with("x-github-enterprise-host", host)
+    WebhookRequest::new(id, "issue_comment", &payload).with("x-github-enterprise-host", host)
 }
 
 /// Brings a delivery to the server and returns the status of the answer.
-async fn status(bot: &Bot, parcel: Parcel) -> u16 {
+async fn status(bot: &Bot, delivery: WebhookRequest) -> u16 {
     let router = lockkeeper::http::webhook_router(Ctx::clone(&bot.replica.ctx));
-    let answer = router.oneshot(parcel.into_request()).await.unwrap();
+    let answer = router.oneshot(delivery.into_request()).await.unwrap();
     answer.status().as_u16()
 }
 
@@ -35,8 +35,8 @@ async fn the_secret_of_one_host_signs_no_delivery_of_another(backend: Backend) {
         for (of, secret) in hosts {
             let id = format!("to-{host}-with-the-secret-of-{of}");
             let expected = if secret == own { 200 } else { 401 };
-            let parcel = comment(&id, host).signed_with(secret);
-            assert_eq!(status(&bot, parcel).await, expected, "{id}");
+            let delivery = comment(&id, host).signed_with(secret);
+            assert_eq!(status(&bot, delivery).await, expected, "{id}");
         }
         let unsigned = comment("unsigned", host).unsigned();
         assert_eq!(status(&bot, unsigned).await, 401, "{host}");

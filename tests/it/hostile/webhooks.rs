@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 
 use super::ordinary;
 use crate::e2e::world::{World, resource};
-use crate::support::bot::{Bot, Parcel};
+use crate::support::bot::{Bot, WebhookRequest};
 use crate::support::db::{Backend, story};
 use crate::support::server::{WEBHOOK_SECRET, within};
 
@@ -35,12 +35,12 @@ const LARGE: usize = 25 * MIB - 1;
 /// Well-formed signature that no secret made.
 const FORGED: &str = "sha256=0000000000000000000000000000000000000000000000000000000000000000";
 
-fn ping(id: &str) -> Parcel {
-    Parcel::new(id, "ping", &json!({"zen": "Keep it logically awesome."}))
+fn ping(id: &str) -> WebhookRequest {
+    WebhookRequest::new(id, "ping", &json!({"zen": "Keep it logically awesome."}))
 }
 
 /// Returns the same headers, with a body that counts how often the server reads a part of it.
-fn watched(parcel: Parcel, parts: usize) -> (Request, Arc<AtomicUsize>) {
+fn watched(delivery: WebhookRequest, parts: usize) -> (Request, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
     let part = move |_| {
@@ -48,7 +48,7 @@ fn watched(parcel: Parcel, parts: usize) -> (Request, Arc<AtomicUsize>) {
         Ok::<_, Infallible>(Bytes::from(vec![b' '; MIB]))
     };
     let body = Body::from_stream(stream::iter((0..parts).map(part)));
-    (parcel.into_request().map(|_| body), asked)
+    (delivery.into_request().map(|_| body), asked)
 }
 
 async fn what_the_headers_refuse_is_refused_before_the_body_is_read(backend: Backend) {
@@ -132,7 +132,7 @@ async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_a
     );
 
     let narrow = || http::webhook_router_with(Ctx::clone(&bot.replica.ctx), limits(2 * MIB));
-    let large = Parcel::raw("d-1", "star", "application/json", vec![b' '; 4 * MIB]);
+    let large = WebhookRequest::raw("d-1", "star", "application/json", vec![b' '; 4 * MIB]);
     let full = narrow()
         .oneshot(large.clone().into_request())
         .await
@@ -283,12 +283,14 @@ async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_u
 
 /// Sends a small signed delivery in pieces, and returns the status of the answer.
 async fn signed(server: SocketAddr, from: &str) -> String {
-    let parcel = ping("d-signed").signed_with(WEBHOOK_SECRET).into_request();
-    let signature = parcel.headers()["x-hub-signature-256"]
+    let delivery = ping("d-signed").signed_with(WEBHOOK_SECRET).into_request();
+    let signature = delivery.headers()["x-hub-signature-256"]
         .to_str()
         .unwrap()
         .to_owned();
-    let body = axum::body::to_bytes(parcel.into_body(), MIB).await.unwrap();
+    let body = axum::body::to_bytes(delivery.into_body(), MIB)
+        .await
+        .unwrap();
     let head = headers(server, 0, Some(&signature))
         .replace("content-length: 0", "transfer-encoding: chunked");
     let mut stream = connect(server, from).await;

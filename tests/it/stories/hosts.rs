@@ -6,7 +6,7 @@ use lockkeeper::emulator::{Change, Emulator, NewPull};
 use lockkeeper::model::PullNumber;
 
 use crate::stories::NETWORK;
-use crate::support::bot::{Bot, LOGIN, OTHER_LOGIN, Parcel, REPO, comment_payload};
+use crate::support::bot::{Bot, LOGIN, OTHER_LOGIN, REPO, WebhookRequest, comment_payload};
 use crate::support::db::{Backend, story};
 
 story!(
@@ -142,7 +142,7 @@ async fn a_delivery_of_another_host_is_refused(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let other = bot.serve_also(OTHER, &[NETWORK]).await;
     let payload = comment_payload(PullNumber(1), 7, "alice", "lockkeeper plan");
-    let request = Parcel::new("strange", "issue_comment", &payload)
+    let request = WebhookRequest::new("strange", "issue_comment", &payload)
         .with("x-github-enterprise-host", "github.example")
         .into_request();
     let router = lockkeeper::http::webhook_router(Ctx::clone(&bot.replica.ctx));

@@ -10,7 +10,7 @@ use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::{Actor, PullNumber};
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::{Bot, Parcel, REPO};
+use crate::support::bot::{Bot, REPO, WebhookRequest};
 use crate::support::db::{Backend, story, tell};
 use crate::support::rows::deliveries;
 
@@ -332,7 +332,7 @@ async fn deliveries_that_come_late_and_in_the_wrong_order_plan_nothing_again(bac
     for (n, delivery) in lost.iter().enumerate() {
         // With the same id they would be known as duplicates. A second webhook in GitHub sends the same event with
         // another id.
-        let again = Parcel::new(
+        let again = WebhookRequest::new(
             &format!("again-{n}"),
             "pull_request",
             &delivery.recorded.body,

@@ -7,7 +7,7 @@ use lockkeeper::model::PullNumber;
 use serde_json::{Value, json};
 
 use crate::stories::NETWORK;
-use crate::support::bot::{Bot, Parcel, REPO};
+use crate::support::bot::{Bot, REPO, WebhookRequest};
 use crate::support::db::{Backend, story};
 
 story!(recorded_and_published_payloads_settle_against_open_pull_requests);
@@ -112,7 +112,7 @@ async fn recorded_and_published_payloads_settle_against_open_pull_requests(backe
     assert!(payloads.len() >= 350, "{}", payloads.len());
     for (number, (event, from, body)) in payloads.into_iter().enumerate() {
         let (status, answer) = bot
-            .post(&Parcel::new(
+            .post(&WebhookRequest::new(
                 &format!("payload-{number}"),
                 &event,
                 &told_of(body, pull, &head),

@@ -10,7 +10,7 @@ use lockkeeper::queue::Tick;
 use serde_json::{Value, json};
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::{Bot, Parcel, REPO};
+use crate::support::bot::{Bot, REPO, WebhookRequest};
 use crate::support::db::{Backend, story};
 
 story!(
@@ -401,8 +401,8 @@ async fn a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once(
     assert_ne!(of_bob.id, late.id);
     bot.github.redeliver(of_bob.id).await.unwrap();
     // A webhook of the organisation delivers the same comment under another number.
-    let parcel = Parcel::new("d-2", "issue_comment", &of_bob.recorded.body);
-    assert_eq!(bot.post(&parcel).await, (200, "accepted\n".to_owned()));
+    let delivery = WebhookRequest::new("d-2", "issue_comment", &of_bob.recorded.body);
+    assert_eq!(bot.post(&delivery).await, (200, "accepted\n".to_owned()));
     bot.settle().await;
     assert_eq!(bot.heard(pull), Vec::<String>::new());
     tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;

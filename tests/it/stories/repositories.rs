@@ -20,7 +20,7 @@ use lockkeeper::sync::SyncAttempt;
 use serde_json::json;
 
 use crate::stories::NETWORK;
-use crate::support::bot::{Bot, Parcel, REPO};
+use crate::support::bot::{Bot, REPO, WebhookRequest};
 use crate::support::db::{Backend, by, story};
 use crate::support::log::listen;
 
@@ -525,7 +525,7 @@ async fn repositories_that_somebody_means_to_work_with_get_their_mirrors_before_
         "repositories": [{"id": 9001, "full_name": "stranger/x"}, {"id": 9002, "full_name": "acme/given"}],
     });
     assert_eq!(
-        bot.post(&Parcel::new("given", "installation", &given))
+        bot.post(&WebhookRequest::new("given", "installation", &given))
             .await
             .0,
         200

@@ -11,7 +11,7 @@ use lockkeeper::model::PullNumber;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::support::bot::{Bot, Parcel, REPO, comment_payload};
+use crate::support::bot::{Bot, REPO, WebhookRequest, comment_payload};
 use crate::support::db::{Backend, story};
 use crate::support::log;
 
@@ -39,10 +39,10 @@ fn help(id: u64) -> serde_json::Value {
 async fn a_signed_delivery_is_taken_as_json_and_as_a_form(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     let json = bot
-        .post(&Parcel::new("d-1", "issue_comment", &help(901)))
+        .post(&WebhookRequest::new("d-1", "issue_comment", &help(901)))
         .await;
     let form = bot
-        .post(&Parcel::new("d-2", "issue_comment", &help(902)).into_form())
+        .post(&WebhookRequest::new("d-2", "issue_comment", &help(902)).into_form())
         .await;
     assert_eq!((json.0, form.0), (200, 200));
     assert_eq!(json.1, "accepted\n");
@@ -53,8 +53,9 @@ async fn a_signed_delivery_is_taken_as_json_and_as_a_form(backend: Backend) {
 
 async fn any_of_several_secrets_may_sign_while_they_are_rotated(backend: Backend) {
     let (mut bot, _) = Bot::talking(backend, &[]).await;
-    let ping = |id: &str, secret: &str| Parcel::new(id, "ping", &json!({})).signed_with(secret);
-    let status = async |bot: &Bot, parcel: Parcel| bot.post(&parcel).await.0;
+    let ping =
+        |id: &str, secret: &str| WebhookRequest::new(id, "ping", &json!({})).signed_with(secret);
+    let status = async |bot: &Bot, request: WebhookRequest| bot.post(&request).await.0;
     assert_eq!(
         status(&bot, ping("d-1", "the-next-webhook-secret")).await,
         401
@@ -83,7 +84,7 @@ async fn any_of_several_secrets_may_sign_while_they_are_rotated(backend: Backend
 async fn a_delivery_without_a_good_signature_is_refused_and_leaves_nothing(backend: Backend) {
     let (bot, _) = Bot::talking(backend, &[]).await;
     let before = bot.deliveries().await;
-    let signed = Parcel::new("d-1", "issue_comment", &help(901));
+    let signed = WebhookRequest::new("d-1", "issue_comment", &help(901));
     let forged = [
         signed.clone().unsigned(),
         signed.clone().signed_with("a-guess"),
@@ -92,10 +93,11 @@ async fn a_delivery_without_a_good_signature_is_refused_and_leaves_nothing(backe
             "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59",
         ),
         signed.clone().with("x-hub-signature-256", "sha256=00"),
-        Parcel::new("d-1", "issue_comment", &help(902)).with("x-hub-signature-256", "sha256="),
+        WebhookRequest::new("d-1", "issue_comment", &help(902))
+            .with("x-hub-signature-256", "sha256="),
     ];
-    for parcel in &forged {
-        let answer = bot.post(parcel).await;
+    for request in &forged {
+        let answer = bot.post(request).await;
         assert_eq!(
             answer,
             (
@@ -110,7 +112,8 @@ async fn a_delivery_without_a_good_signature_is_refused_and_leaves_nothing(backe
 
 async fn unsigned_deliveries_are_taken_only_when_allowed(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    let unsigned = |id: u64| Parcel::new(&format!("d-{id}"), "issue_comment", &help(id)).unsigned();
+    let unsigned =
+        |id: u64| WebhookRequest::new(&format!("d-{id}"), "issue_comment", &help(id)).unsigned();
     assert_eq!(bot.post(&unsigned(901)).await.0, 401);
     bot.restart_with(&[
         ("gh-webhook-secret", &[]),
@@ -134,14 +137,14 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
             "action": "opened", "pull_request": {"number": number}, "repository": {"full_name": REPO},
             "sender": {"login": "alice"},
         });
-        Parcel::new("d-1", "pull_request", &body)
+        WebhookRequest::new("d-1", "pull_request", &body)
     };
     let told = [
         answer_with_log(&bot, pull(json!("one"))).await,
         answer_with_log(&bot, pull(json!(-4))).await,
         answer_with_log(
             &bot,
-            Parcel::raw(
+            WebhookRequest::raw(
                 "d-1",
                 "issue_comment",
                 "application/json",
@@ -151,18 +154,18 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
         .await,
         answer_with_log(
             &bot,
-            Parcel::raw("d-1", "issue_comment", "text/xml", b"<action/>".to_vec()),
+            WebhookRequest::raw("d-1", "issue_comment", "text/xml", b"<action/>".to_vec()),
         )
         .await,
-        answer_with_log(&bot, Parcel::new("", "issue_comment", &help(901))).await,
+        answer_with_log(&bot, WebhookRequest::new("", "issue_comment", &help(901))).await,
         answer_with_log(
             &bot,
-            Parcel::new("d-1", "issue_comment", &help(901)).without("x-github-event"),
+            WebhookRequest::new("d-1", "issue_comment", &help(901)).without("x-github-event"),
         )
         .await,
         answer_with_log(
             &bot,
-            Parcel::new("d-1", "Note Hook", &help(901))
+            WebhookRequest::new("d-1", "Note Hook", &help(901))
                 .without("x-github-delivery")
                 .without("x-github-event")
                 .with("x-gitlab-event", "Note Hook"),
@@ -194,10 +197,10 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
 }
 
 /// Returns the answer to a delivery, and the lines of the log about it.
-async fn answer_with_log(bot: &Bot, parcel: Parcel) -> String {
+async fn answer_with_log(bot: &Bot, request: WebhookRequest) -> String {
     let listening = log::listen();
     let answer = http::webhook_router(Ctx::clone(&bot.replica.ctx))
-        .oneshot(parcel.into_request())
+        .oneshot(request.into_request())
         .await
         .unwrap();
     let heard = listening.end();
@@ -214,7 +217,7 @@ async fn a_body_over_the_limit_is_refused(backend: Backend) {
     let (bot, _) = Bot::talking(backend, &[]).await;
     let before = bot.deliveries().await;
     let push = |size: usize| {
-        Parcel::raw("d-1", "star", "application/json", vec![b' '; size]).into_request()
+        WebhookRequest::raw("d-1", "star", "application/json", vec![b' '; size]).into_request()
     };
     let router = || http::webhook_router(Ctx::clone(&bot.replica.ctx));
     let over = router().oneshot(push(25 * 1024 * 1024 + 1)).await.unwrap();
@@ -233,16 +236,16 @@ async fn what_asks_for_nothing_is_kept_with_the_reason(backend: Backend) {
     edited["action"] = json!("edited");
     deleted["action"] = json!("deleted");
     let talk = comment_payload(pull, 904, "alice", "Looks good to me.");
-    let parcels = [
-        Parcel::new("d-1", "ping", &json!({"zen": "Keep it logically awesome."})),
-        Parcel::new("d-2", "deployment_protection_rule", &json!([])),
-        Parcel::new("d-3", "issue_comment", &on_issue),
-        Parcel::new("d-4", "issue_comment", &edited),
-        Parcel::new("d-5", "issue_comment", &deleted),
-        Parcel::new("d-6", "issue_comment", &talk),
+    let requests = [
+        WebhookRequest::new("d-1", "ping", &json!({"zen": "Keep it logically awesome."})),
+        WebhookRequest::new("d-2", "deployment_protection_rule", &json!([])),
+        WebhookRequest::new("d-3", "issue_comment", &on_issue),
+        WebhookRequest::new("d-4", "issue_comment", &edited),
+        WebhookRequest::new("d-5", "issue_comment", &deleted),
+        WebhookRequest::new("d-6", "issue_comment", &talk),
     ];
-    for parcel in &parcels {
-        assert_eq!(bot.post(parcel).await.0, 200);
+    for request in &requests {
+        assert_eq!(bot.post(request).await.0, 200);
     }
     bot.settle().await;
     assert_snapshot!(bot.deliveries().await.join("\n"), @"
@@ -277,12 +280,12 @@ async fn the_same_delivery_is_one_run_however_often_it_comes(backend: Backend) {
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);
 
-    let parcel = Parcel::new(
+    let request = WebhookRequest::new(
         "d-1",
         "issue_comment",
         &comment_payload(pull, 901, "alice", "lockkeeper plan"),
     );
-    let answers = join_all((0..20).map(|_| bot.post(&parcel))).await;
+    let answers = join_all((0..20).map(|_| bot.post(&request))).await;
     let taken = answers
         .iter()
         .filter(|answer| answer.1 == "accepted\n")
@@ -310,7 +313,7 @@ async fn the_same_comment_in_two_deliveries_is_one_command(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     for id in ["d-1", "d-2"] {
         let answer = bot
-            .post(&Parcel::new(id, "issue_comment", &help(901)))
+            .post(&WebhookRequest::new(id, "issue_comment", &help(901)))
             .await;
         assert_eq!(answer, (200, "accepted\n".to_owned()));
     }
@@ -334,9 +337,9 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
         .unwrap()
         .expect("the deliveries of before have told it");
     let mut answers = String::new();
-    for (name, event, parcel) in recorded(id) {
+    for (name, event, request) in recorded(id) {
         let before = bot.deliveries().await.len();
-        let told = bot.post(&parcel).await;
+        let told = bot.post(&request).await;
         bot.settle().await;
         let (kept, comments) = (
             bot.deliveries().await,
@@ -344,7 +347,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
         );
         let what = kept[before].strip_prefix(&event).unwrap();
         writeln!(answers, "{name}: {},{what}; {comments} comments", told.0).unwrap();
-        assert_eq!(bot.post(&parcel).await.0, told.0, "{name} comes again");
+        assert_eq!(bot.post(&request).await.0, told.0, "{name} comes again");
         bot.settle().await;
         assert_eq!(bot.deliveries().await, kept, "{name} comes again");
         assert_eq!(
@@ -385,7 +388,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
 
 /// Returns every recorded payload with its name and event, signed again. The repository in the payloads gets this
 /// identifier.
-fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
+fn recorded(repository: u64) -> Vec<(String, String, WebhookRequest)> {
     let dir = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/src/forges/github/webhook/recordings"
@@ -424,7 +427,7 @@ fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
             (
                 name,
                 event.clone(),
-                Parcel::raw(id, event, "application/json", file.body_bytes()),
+                WebhookRequest::raw(id, event, "application/json", file.body_bytes()),
             )
         })
         .collect()

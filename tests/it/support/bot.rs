@@ -9,7 +9,7 @@
 
 mod crash;
 mod hosts;
-mod parcel;
+mod webhook_request;
 
 use crate::support::rows::recent_runs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ use super::openapi::OpenApi;
 
 pub use crash::work_together;
 pub use hosts::{OTHER_LOGIN, OTHER_SECRET};
-pub use parcel::{Parcel, comment_payload};
+pub use webhook_request::{WebhookRequest, comment_payload};
 
 /// Account of the bot.
 pub const LOGIN: &str = "lockbot";

@@ -11,12 +11,12 @@ use crate::support::rows::{self, DeliveryRow};
 
 /// A webhook request that a story makes.
 #[derive(Clone)]
-pub struct Parcel {
+pub struct WebhookRequest {
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Parcel {
+impl WebhookRequest {
     /// Makes a delivery with a JSON body, signed with the usual secret.
     pub fn new(id: &str, event: &str, body: &Value) -> Self {
         Self::raw(id, event, "application/json", body.to_string().into_bytes())
@@ -120,13 +120,13 @@ impl Bot {
     }
 
     /// Posts a delivery to the webhook endpoint and returns the answer.
-    pub async fn post(&self, parcel: &Parcel) -> (u16, String) {
+    pub async fn post(&self, delivery: &WebhookRequest) -> (u16, String) {
         let client = reqwest::Client::builder()
             .no_proxy()
             .build()
             .expect("a client can be built");
-        let request = client.post(self.events.clone()).body(parcel.body.clone());
-        let request = parcel
+        let request = client.post(self.events.clone()).body(delivery.body.clone());
+        let request = delivery
             .headers
             .iter()
             .fold(request, |request, (name, value)| {

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::support::installed::on_path;
-use crate::support::program::{Said, problem_lines};
+use crate::support::program::{ProgramOutput, problem_lines};
 
 /// Name of the note of `gerrit:jdoe`, known from the description of the format.
 const NOTE: &str = "7c2a55657d911109dbc930836e7a770fb946e8ef";
@@ -16,7 +16,7 @@ const NOTE: &str = "7c2a55657d911109dbc930836e7a770fb946e8ef";
     clippy::disallowed_methods,
     reason = "programs are run as people run them"
 )]
-pub fn run(program: &str, args: &[&str], input: &str) -> Said {
+pub fn run(program: &str, args: &[&str], input: &str) -> ProgramOutput {
     use std::io::Write as _;
     use std::process::Stdio;
 
@@ -42,19 +42,19 @@ pub fn run(program: &str, args: &[&str], input: &str) -> Said {
         .unwrap();
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said {
+    ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: text(output.stdout),
         err: text(output.stderr),
     }
 }
 
-pub fn accounts(args: &[&str]) -> Said {
+pub fn accounts(args: &[&str]) -> ProgramOutput {
     let all = [&["accounts"], args].concat();
     run(env!("CARGO_BIN_EXE_lockkeeper"), &all, "")
 }
 
-pub fn independent(args: &[&str]) -> Said {
+pub fn independent(args: &[&str]) -> ProgramOutput {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/independent/all_users.py");
     let all = [&[program.to_str().unwrap()], args].concat();
     let said = run("python3", &all, "");
@@ -106,7 +106,7 @@ impl AllUsers {
         self.git(&["update-ref", name, &self.blob(text)], "");
     }
 
-    fn check(&self) -> Said {
+    fn check(&self) -> ProgramOutput {
         accounts(&["check", "--git", self.path().to_str().unwrap()])
     }
 }

@@ -2,12 +2,12 @@
 
 use insta::assert_snapshot;
 
-use crate::support::program::{Said, WorkingTree, run};
+use crate::support::program::{ProgramOutput, WorkingTree, run};
 
 const CODE: &str = "resource \"terraform_data\" \"it\" {}\n";
 
 /// Returns the output, without the commit.
-fn told(said: &Said) -> String {
+fn told(said: &ProgramOutput) -> String {
     let shas = regex::Regex::new("`[0-9a-f]{8}`").unwrap();
     let folder = regex::Regex::new("/[^ `]*/infra/").unwrap();
     let out = shas.replace_all(&said.out, "`COMMIT`");
@@ -251,7 +251,7 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
         ),
     ]);
     tree.git(&["remote", "add", "origin", "git@github.com:acme/infra.git"]);
-    let mode = |said: Said| said.json()["explanation"]["autodiscover"]["mode"].to_string();
+    let mode = |said: ProgramOutput| said.json()["explanation"]["autodiscover"]["mode"].to_string();
     let variable = tree.check_with(&["--json"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
     assert_eq!(
         mode(variable),
@@ -292,7 +292,7 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
 fn more_projects_than_the_server_allows_are_told_with_the_flag() {
     let tree = WorkingTree::new(&[("a/main.tf", CODE), ("b/main.tf", CODE)]);
     tree.write(&[("a/main.tf", "# changed\n"), ("b/main.tf", "# changed\n")]);
-    let words = |said: Said| said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = |said: ProgramOutput| said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     let refused = words(tree.check_with(&[], &[("LOCKKEEPER_MAX_PROJECTS", "1")]));
     assert!(
         refused.contains(

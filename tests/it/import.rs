@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lockkeeper::store::DatabaseUrl;
 use serde_json::Value;
 
-use crate::support::program::{Said, lockkeeper};
+use crate::support::program::{ProgramOutput, lockkeeper};
 
 /// Returns a file of `tests/fixtures/bolt`.
 fn fixture(name: &str) -> PathBuf {
@@ -18,7 +18,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Returns `outcome key` of each lock.
-fn locks(said: &Said) -> Vec<String> {
+fn locks(said: &ProgramOutput) -> Vec<String> {
     let word = |lock: &Value, name: &str| lock[name].as_str().unwrap_or_default().to_owned();
     let json = said.json();
     let locks = json["locks"].as_array().unwrap();
@@ -29,6 +29,6 @@ fn locks(said: &Said) -> Vec<String> {
 }
 
 /// Runs `lockkeeper import atlantis …` into a database.
-fn import(into: &DatabaseUrl, args: &[&str], variables: &[(&str, &str)]) -> Said {
+fn import(into: &DatabaseUrl, args: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
     lockkeeper(&["import", "atlantis"], into, args, variables)
 }

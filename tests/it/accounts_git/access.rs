@@ -8,7 +8,7 @@ use super::without_ids;
 use crate::accounts_api::see_pulls;
 use crate::support::accounts_fixture::{ADMIN, AccountsFixture, Clone, WATCH, git, words_of};
 use crate::support::db::execute_on;
-use crate::support::program::{Said, lockkeeper};
+use crate::support::program::{ProgramOutput, lockkeeper};
 
 const REF: &str = "refs/meta/config";
 
@@ -51,7 +51,7 @@ fn refs(fixture: &AccountsFixture, credentials: &str) -> Vec<String> {
         .collect()
 }
 
-fn import(fixture: &AccountsFixture, copy: &Path) -> Said {
+fn import(fixture: &AccountsFixture, copy: &Path) -> ProgramOutput {
     let copy = copy.to_str().unwrap();
     let database = fixture.server.database();
     lockkeeper(&["accounts", "import", "git"], &database, &[copy], &[])

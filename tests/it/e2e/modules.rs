@@ -4,7 +4,7 @@ use lockkeeper::emulator::Change;
 use lockkeeper::model::PullNumber;
 use serde_json::json;
 
-use super::world::{REPO, Said, World};
+use super::world::{BotComment, REPO, World};
 use crate::support::server::{RUNNER, Settings, TOKEN};
 
 const MODULES: &str = "acme/modules";
@@ -135,7 +135,7 @@ async fn without_the_flag_private_modules_are_not_read() {
 
 /// Plans `net`, which uses a private module, while a program of its neighbour `app` runs in the same checkout. The program ends
 /// when the `init` of `net` waits for it, and runs `attack` then. Returns the answer about both.
-async fn beside(attack: &str) -> (World, Said) {
+async fn beside(attack: &str) -> (World, BotComment) {
     let steps = |script: &str| json!({"plan": {"steps": [{"run": script}, "init", "plan"]}});
     let config = json!({
         "repos": [{"id": "/.*/", "allowed_overrides": ["workflow"]}],

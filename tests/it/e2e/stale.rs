@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::world::{REPO, Said, World, resource};
+use super::world::{BotComment, REPO, World, resource};
 
 /// Opens a planned pull request whose next webhooks are lost, as when GitHub has trouble.
 async fn planned() -> (World, lockkeeper::model::PullNumber) {
@@ -18,7 +18,7 @@ async fn planned() -> (World, lockkeeper::model::PullNumber) {
 
 /// Asserts that nothing was applied, that no status stays pending until somebody ends it, and that planning again
 /// helps.
-async fn plan_again_helps(world: World, pull: lockkeeper::model::PullNumber, refused: &Said) {
+async fn plan_again_helps(world: World, pull: lockkeeper::model::PullNumber, refused: &BotComment) {
     refused.says("Nothing was applied");
     assert_eq!(world.server.calls("apply").len(), 0);
     world

@@ -42,14 +42,14 @@ pub struct World {
 
 /// A comment of the bot, with its hidden line.
 #[derive(Debug)]
-pub struct Said {
+pub struct BotComment {
     /// Markdown of the comment.
     pub text: String,
     /// Hidden line of the comment.
     pub line: MachineLine,
 }
 
-impl Said {
+impl BotComment {
     /// Returns `command outcome | dir workspace outcome | …` from the hidden line.
     pub fn outcome(&self) -> String {
         let outcome = |p: &MachineProject| p.outcome.map_or("-", |outcome| outcome.as_str());
@@ -197,16 +197,16 @@ impl World {
     }
 
     /// Comments as a developer and returns the answer of the bot.
-    pub async fn ask(&self, pull: PullNumber, text: &str) -> Said {
+    pub async fn ask(&self, pull: PullNumber, text: &str) -> BotComment {
         self.comment(pull, text).await;
         self.answer(pull).await
     }
 
     /// Waits for the next comment of the bot that the story has not read yet.
-    pub async fn answer(&self, pull: PullNumber) -> Said {
+    pub async fn answer(&self, pull: PullNumber) -> BotComment {
         let text = self.next_comment(pull).await.body;
         let line = MachineLine::find(&text).unwrap_or_else(|| panic!("no hidden line in:\n{text}"));
-        Said { text, line }
+        BotComment { text, line }
     }
 
     /// Waits for the next comment, which must be one part of a longer answer.

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::ordinary;
-use crate::e2e::world::{Said, World, resource};
+use crate::e2e::world::{BotComment, World, resource};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
 
@@ -28,7 +28,7 @@ async fn world() -> World {
 }
 
 /// Returns the page of the run that a comment links to, and its raw text.
-async fn page_and_text(world: &World, said: &Said) -> (String, String) {
+async fn page_and_text(world: &World, said: &BotComment) -> (String, String) {
     let run = said
         .text
         .split("/jobs/")

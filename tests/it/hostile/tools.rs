@@ -39,7 +39,7 @@ pub struct Tool {
 }
 
 /// Result of a call, with its output.
-pub struct Said {
+pub struct ProgramOutput {
     pub is_success: bool,
     pub text: String,
 }
@@ -59,7 +59,7 @@ impl Tool {
         clippy::disallowed_methods,
         reason = "the tool is run as people run it"
     )]
-    pub fn run(&self, args: &[&str]) -> Said {
+    pub fn run(&self, args: &[&str]) -> ProgramOutput {
         let mut command = Command::new(&self.program);
         command
             .args(args)
@@ -76,7 +76,7 @@ impl Tool {
             .unwrap();
         let text =
             [output.stdout, output.stderr].map(|bytes| clean(&String::from_utf8_lossy(&bytes)));
-        Said {
+        ProgramOutput {
             is_success: output.status.success(),
             text: text.concat(),
         }

@@ -8,7 +8,7 @@ use lockkeeper::model::PullNumber;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::e2e::world::{REPO, Said, World, resource};
+use crate::e2e::world::{BotComment, REPO, World, resource};
 use crate::support::program::real_conftest;
 use crate::support::server::Settings;
 
@@ -67,14 +67,14 @@ impl PolicyStory {
     }
 
     /// Opens a pull request that makes a database.
-    async fn open(&self) -> (PullNumber, Said) {
+    async fn open(&self) -> (PullNumber, BotComment) {
         let code = self.code(&resource("db", "\"orders\""));
         let pull = self.world.open("feature", &[("main.tf", &code)]).await;
         (pull, self.world.answer(pull).await)
     }
 
     /// Comments as somebody and returns the answer.
-    async fn ask(&self, pull: PullNumber, who: &str, text: &str) -> Said {
+    async fn ask(&self, pull: PullNumber, who: &str, text: &str) -> BotComment {
         let github = &self.world.github;
         github.comment(REPO, pull, who, text).await.unwrap();
         self.world.answer(pull).await

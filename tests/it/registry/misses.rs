@@ -23,7 +23,7 @@ use super::site::{Person, Site};
 use super::world::{RegistryAdmin, Replica, by_ops, go_mod_of_size};
 use crate::support::db::{Backend, TestDb, store_test};
 use crate::support::log;
-use crate::support::program::{Said, run};
+use crate::support::program::{ProgramOutput, run};
 use crate::support::server::within;
 
 store_test!(
@@ -1263,7 +1263,7 @@ fn direct(person: Person, outside: &Outside) -> Person {
         .fold(person, |person, (name, value)| person.with(name, value))
 }
 
-fn download(person: &Person, versions: &[String]) -> Said {
+fn download(person: &Person, versions: &[String]) -> ProgramOutput {
     let mut args = vec!["mod", "download", "-json"];
     args.extend(versions.iter().map(String::as_str));
     person.go(&args)

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::site::Site;
 use super::world::{RegistryAdmin, by_ops};
 use crate::support::db::{TestDb, store_test};
-use crate::support::program::{Said, WorkingTree, run};
+use crate::support::program::{ProgramOutput, WorkingTree, run};
 
 const CODE: &str = "output \"x\" {\n  value = 1\n}\n";
 const ENVIRONMENT: &[(&str, &str)] = &[("HOME", "/nonexistent")];
@@ -43,7 +43,7 @@ impl Machine {
     }
 
     /// Runs `lockkeeper registry ARGS…` in a working tree, as an administrator does.
-    fn registry(&self, tree: &WorkingTree, args: &[&str]) -> Said {
+    fn registry(&self, tree: &WorkingTree, args: &[&str]) -> ProgramOutput {
         let url = match &self.url {
             DatabaseUrl::Sqlite(_) => self.url.to_string(),
             DatabaseUrl::Postgres(_) => self.url.to_string().replace("://", "://postgres@"),

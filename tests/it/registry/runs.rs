@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::deployments::Deployment;
 use super::site::find_go;
 use super::world::{HOST, RegistryAdmin, archive, by_ops, write_keys};
-use crate::e2e::world::{REPO, Said, World};
+use crate::e2e::world::{BotComment, REPO, World};
 use crate::support::db::{Backend, execute_on};
 use crate::support::program::{lockkeeper, run};
 use crate::support::server::{HOST as FORGE, RUNNER, Settings, within};
@@ -119,7 +119,7 @@ impl Site {
     }
 
     /// Opens a pull request that uses a version, and returns the comment about its plan.
-    async fn planned(&self, branch: &str, version: &str) -> (PullNumber, Said) {
+    async fn planned(&self, branch: &str, version: &str) -> (PullNumber, BotComment) {
         let files = [("main.tf", &*project(version))];
         let pull = self.world.open(branch, &files).await;
         let said = self.world.answer(pull).await;
@@ -172,7 +172,7 @@ impl Site {
 }
 
 /// Returns a comment without times, identifiers and the hidden line.
-fn shown(said: &Said) -> String {
+fn shown(said: &BotComment) -> String {
     let text = said.text.split("<!--").next().unwrap_or_default();
     let mut text = text.trim().to_owned();
     for (pattern, with) in [
@@ -188,7 +188,7 @@ fn shown(said: &Said) -> String {
 }
 
 /// Returns the text of a comment in one line, because `terraform` breaks lines.
-fn in_one_line(said: &Said) -> String {
+fn in_one_line(said: &BotComment) -> String {
     let text = said.text.replace(['│', '╷', '╵'], " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

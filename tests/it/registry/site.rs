@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::tunnel::Tunnel;
 use super::world::{HOST, RegistryAdmin, write_keys};
-use crate::support::program::Said;
+use crate::support::program::ProgramOutput;
 use crate::support::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET, find_terraform};
 
 /// Certificate of the authority of the tests, for clients.
@@ -156,7 +156,7 @@ impl Person {
     }
 
     /// Runs `terraform` in the directory of the configuration, with the settings of this site.
-    pub fn terraform(&self, args: &[&str]) -> Said {
+    pub fn terraform(&self, args: &[&str]) -> ProgramOutput {
         let program = self.terraform.clone().unwrap_or_else(find_terraform);
         let usual = [
             ("TF_CLI_CONFIG_FILE", "/dev/null"),
@@ -167,13 +167,13 @@ impl Person {
     }
 
     /// Runs `terraform init` without anything that an earlier one has left.
-    pub fn terraform_init(&self) -> Said {
+    pub fn terraform_init(&self) -> ProgramOutput {
         std::fs::remove_dir_all(self.dir.join(".terraform")).ok();
         self.terraform(&["init", "-no-color", "-input=false"])
     }
 
     /// Runs `go` with the modules of the person. All persons share what was compiled, because Go's own library takes long.
-    pub fn go(&self, args: &[&str]) -> Said {
+    pub fn go(&self, args: &[&str]) -> ProgramOutput {
         let path = self.dir.join("gopath").display().to_string();
         let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/go-build");
         let usual = [
@@ -188,7 +188,7 @@ impl Person {
     }
 
     /// Runs the command line of Lockkeeper as the person does.
-    pub fn lockkeeper(&self, args: &[&str]) -> Said {
+    pub fn lockkeeper(&self, args: &[&str]) -> ProgramOutput {
         self.run(Path::new(env!("CARGO_BIN_EXE_lockkeeper")), args, &[])
     }
 
@@ -201,7 +201,7 @@ impl Person {
         clippy::disallowed_methods,
         reason = "clients are run as people run them"
     )]
-    fn run(&self, program: &Path, args: &[&str], usual: &[(&str, &str)]) -> Said {
+    fn run(&self, program: &Path, args: &[&str], usual: &[(&str, &str)]) -> ProgramOutput {
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.dir).env_clear();
         command
@@ -212,7 +212,7 @@ impl Person {
         command.envs(variables.map(|(name, value)| (name, value)));
         let output = tokio::task::block_in_place(|| command.output()).unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said {
+        ProgramOutput {
             code: output.status.code().unwrap_or(-1),
             out: text(output.stdout),
             err: text(output.stderr),

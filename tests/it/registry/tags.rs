@@ -26,7 +26,7 @@ use tower::ServiceExt as _;
 use super::world::{HOST, RegistryAdmin, Replica, by_ops, go_mod_of_size, write_keys};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
-use crate::support::program::{Said, lockkeeper, run};
+use crate::support::program::{ProgramOutput, lockkeeper, run};
 use crate::support::server::find_terraform;
 
 story!(
@@ -875,7 +875,7 @@ async fn listen(server: &Replica) -> (String, AbortOnDropHandle<()>) {
 }
 
 /// Runs `terraform` in a directory, whose modules come from a registry at this address.
-fn terraform(dir: &Path, registry: &str, args: &[&str]) -> Said {
+fn terraform(dir: &Path, registry: &str, args: &[&str]) -> ProgramOutput {
     let services = format!("\"modules.v1\" = \"{registry}/registry/v1/modules/\"");
     let config = format!("host \"{HOST}\" {{\n  services = {{ {services} }}\n}}\n");
     let file = dir.join("cli.tfrc");

@@ -26,7 +26,7 @@ use crate::accounts::independent;
 use crate::support::accounts::{assert_sound, by_ops};
 use crate::support::db::{Backend, TestDb, execute, store_test};
 use crate::support::log;
-use crate::support::program::{Said, lockkeeper, problem_lines};
+use crate::support::program::{ProgramOutput, lockkeeper, problem_lines};
 
 store_test!(
     of_many_arrivals_of_one_external_id_one_makes_an_account,
@@ -210,7 +210,7 @@ async fn numbers_from_before_a_restored_backup_are_not_given(db: &TestDb) {
 }
 
 /// Imports a copy, and returns what the program says.
-pub fn import(db: &TestDb, dir: &Path) -> Said {
+pub fn import(db: &TestDb, dir: &Path) -> ProgramOutput {
     let dir = dir.to_str().unwrap();
     lockkeeper(&["accounts", "import", "git"], &db.url, &[dir], &[])
 }
@@ -942,12 +942,12 @@ async fn tables_are_made_again_while_accounts_change(db: &TestDb) {
 }
 
 /// Imports the users of a file with this text.
-fn import_users(db: &TestDb, text: &str) -> Said {
+fn import_users(db: &TestDb, text: &str) -> ProgramOutput {
     import_users_with(db, text, &[])
 }
 
 /// Imports the users of a file with this text, with flags.
-fn import_users_with(db: &TestDb, text: &str, flags: &[&str]) -> Said {
+fn import_users_with(db: &TestDb, text: &str, flags: &[&str]) -> ProgramOutput {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("users");
     std::fs::write(&file, text).unwrap();
@@ -959,7 +959,7 @@ fn import_users_with(db: &TestDb, text: &str, flags: &[&str]) -> Said {
         &[&[file], flags].concat(),
         &[],
     );
-    Said {
+    ProgramOutput {
         out: said.out.replace(file, "users"),
         err: said.err.replace(file, "users"),
         ..said

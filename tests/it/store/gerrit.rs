@@ -14,7 +14,7 @@ use crate::accounts::run;
 use crate::support::accounts::assert_sound;
 use crate::support::db::{TestDb, store_test};
 use crate::support::gerrit::{ANN, BEN, Gerrit, NEW};
-use crate::support::program::{Said, lockkeeper, problem_lines};
+use crate::support::program::{ProgramOutput, lockkeeper, problem_lines};
 
 store_test!(
     accounts_of_gerrit_are_imported_as_they_are,
@@ -38,7 +38,7 @@ const LEFT_OUT: [&str; 9] = [
 ];
 
 /// Imports a copy with `--json`.
-fn import_for_program(db: &TestDb, dir: &Path) -> Said {
+fn import_for_program(db: &TestDb, dir: &Path) -> ProgramOutput {
     let dir = dir.to_str().unwrap();
     lockkeeper(
         &["accounts", "import", "git"],
@@ -232,7 +232,7 @@ async fn parts_without_effect_are_in_nobodys_way(db: &TestDb) {
     let dir = tempfile::tempdir().unwrap();
     Gerrit::after_years().write(dir.path());
     assert_eq!(import(db, dir.path()).code, 0);
-    let accounts = |command: &str, args: &[&str]| -> Said {
+    let accounts = |command: &str, args: &[&str]| -> ProgramOutput {
         let said = lockkeeper(&["accounts", command], &db.url, args, &[]);
         assert_eq!(said.code, 0, "{command} {args:?}: {}", said.err);
         said

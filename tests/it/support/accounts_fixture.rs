@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use super::db::Backend;
 use super::installed::on_path;
 use super::postgres::{self, Content};
-use super::program::{Said, lockkeeper};
+use super::program::{ProgramOutput, lockkeeper};
 use super::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
 use crate::accounts::independent;
 
@@ -122,7 +122,7 @@ impl AccountsFixture {
         assert_eq!(theirs.code, code, "{}", theirs.out);
     }
 
-    pub fn accounts(&self, command: &str, args: &[&str]) -> Said {
+    pub fn accounts(&self, command: &str, args: &[&str]) -> ProgramOutput {
         lockkeeper(&["accounts", command], &self.server.database(), args, &[])
     }
 
@@ -266,7 +266,7 @@ impl Clone {
         self.git(&["commit", "--quiet", "--message", "Edit"]);
     }
 
-    pub fn push(&self, args: &[&str]) -> Said {
+    pub fn push(&self, args: &[&str]) -> ProgramOutput {
         git(&self.dir, &[&["push"], args].concat())
     }
 
@@ -314,7 +314,7 @@ impl Clone {
 }
 
 /// Returns what git said about a push, without the address of the server.
-pub fn words_of(said: &Said) -> String {
+pub fn words_of(said: &ProgramOutput) -> String {
     let lines = said.err.lines().map(str::trim_end);
     let lines = lines
         .filter(|line| !line.starts_with("To http") && !line.starts_with("error: failed to push"));
@@ -329,7 +329,7 @@ pub fn object_id(repository: &Path, name: &str) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "git is run as people run it")]
-pub fn git(dir: &Path, args: &[&str]) -> Said {
+pub fn git(dir: &Path, args: &[&str]) -> ProgramOutput {
     let output = Command::new(on_path("git"))
         .args(args)
         .current_dir(dir)
@@ -343,7 +343,7 @@ pub fn git(dir: &Path, args: &[&str]) -> Said {
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Said {
+    ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: text(output.stdout),
         err: text(output.stderr),

@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::installed::on_path;
 
 /// Exit code and output of the program.
-pub struct Said {
+pub struct ProgramOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl ProgramOutput {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out)
             .unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
@@ -39,7 +39,7 @@ pub fn lockkeeper(
     on: &DatabaseUrl,
     args: &[&str],
     variables: &[(&str, &str)],
-) -> Said {
+) -> ProgramOutput {
     let data = tempfile::tempdir().unwrap();
     lockkeeper_in(data.path(), command, on, args, variables)
 }
@@ -55,7 +55,7 @@ pub fn lockkeeper_in(
     on: &DatabaseUrl,
     args: &[&str],
     variables: &[(&str, &str)],
-) -> Said {
+) -> ProgramOutput {
     let url = match on {
         DatabaseUrl::Sqlite(_) => on.to_string(),
         DatabaseUrl::Postgres(_) => on.to_string().replace("://", "://postgres@"),
@@ -72,7 +72,7 @@ pub fn lockkeeper_in(
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said {
+    ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: text(output.stdout),
         err: text(output.stderr),
@@ -163,12 +163,12 @@ impl WorkingTree {
     }
 
     /// Runs `lockkeeper check ARGS…` in the repository.
-    pub fn check(&self, args: &[&str]) -> Said {
+    pub fn check(&self, args: &[&str]) -> ProgramOutput {
         self.check_with(args, &[])
     }
 
     /// Runs `lockkeeper check ARGS…` in the repository, with variables.
-    pub fn check_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Said {
+    pub fn check_with(&self, args: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
         run(
             env!("CARGO_BIN_EXE_lockkeeper"),
             &self.path(),
@@ -188,7 +188,7 @@ pub fn run(
     dir: &std::path::Path,
     args: &[&str],
     variables: &[(&str, &str)],
-) -> Said {
+) -> ProgramOutput {
     let mut command = Command::new(on_path(program));
     command
         .args(args)
@@ -197,7 +197,7 @@ pub fn run(
         .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said {
+    ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: text(output.stdout),
         err: text(output.stderr),

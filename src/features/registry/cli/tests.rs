@@ -22,7 +22,7 @@ use crate::store::DatabaseUrl;
 struct Machine(TempDir);
 
 /// Outcome of a command: exit code and output, without hashes, times and identifiers.
-type Said = (ExitStatus, String);
+type CommandOutcome = (ExitStatus, String);
 
 const SUCCESS: ExitStatus = ExitStatus::Success;
 
@@ -93,7 +93,7 @@ impl Machine {
     }
 
     /// Runs `lockkeeper registry ARGS…` on the database.
-    fn registry(&self, args: &[&str]) -> Said {
+    fn registry(&self, args: &[&str]) -> CommandOutcome {
         let data = self.0.path().display().to_string();
         self.cleaned(call(
             &[&["registry"], args, &["--data-dir", &data]].concat(),
@@ -101,7 +101,7 @@ impl Machine {
     }
 
     /// Runs a command that signs with the key of the log.
-    fn signing(&self, args: &[&str]) -> Said {
+    fn signing(&self, args: &[&str]) -> CommandOutcome {
         let keys = self.path("keys").display().to_string();
         self.registry(&[args, &["--encryption-key-file", &keys]].concat())
     }
@@ -163,7 +163,7 @@ impl Machine {
         .unwrap();
     }
 
-    fn cleaned(&self, (exit, out, err): (ExitStatus, String, String)) -> Said {
+    fn cleaned(&self, (exit, out, err): (ExitStatus, String, String)) -> CommandOutcome {
         let pattern = r"lkr_[\w-]{43}|h1:[A-Za-z0-9+/]{43}=|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9+/]{42,}={0,2}|\d{4}-\d\d-\d\d(T[\d:]+Z)?|\d+ bytes";
         let secret = regex::Regex::new(pattern).unwrap();
         let user = crate::kit::term::environment::user();

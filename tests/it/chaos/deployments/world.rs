@@ -28,7 +28,7 @@ use crate::registry::world::{by_ops, write_keys};
 use crate::support::db::Backend;
 use crate::support::object_store::{FakeStore, STORE_URL, StoreFault};
 use crate::support::postgres::{Content, new_database};
-use crate::support::program::{Said, lockkeeper, run};
+use crate::support::program::{ProgramOutput, lockkeeper, run};
 use crate::support::server::{BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
 
 /// Names of the deployments.
@@ -296,7 +296,7 @@ impl LiveDeployment {
     }
 
     /// Runs `lockkeeper registry …` with the database, the data directory and the keys of the deployment.
-    async fn registry(&self, args: &[&str]) -> Said {
+    async fn registry(&self, args: &[&str]) -> ProgramOutput {
         let (url, data) = {
             let server = self.servers[0].lock().await;
             (server.database(), server.data_dir())
@@ -357,7 +357,7 @@ impl LiveDeployment {
     }
 
     /// Goes on with a peer that has diverged.
-    pub fn resume(&self, peer: &str) -> Said {
+    pub fn resume(&self, peer: &str) -> ProgramOutput {
         let command = ["registry", "peers", "resume"];
         lockkeeper(&command, &self.look.url(), &[peer], &[])
     }

@@ -723,7 +723,7 @@ fn limits_are_told() {
 
 /// Settings of a random entry.
 #[derive(Debug, Clone)]
-struct Said {
+struct RandomSettings {
     is_about_us: bool,
     mode: Option<LockMode>,
     scope: Option<LockScope>,
@@ -732,7 +732,7 @@ struct Said {
     locking: Option<bool>,
 }
 
-impl Said {
+impl RandomSettings {
     fn any() -> impl Strategy<Value = Self> {
         let mode = prop::option::of(prop::sample::select(LockMode::ALL));
         let scope = prop::option::of(prop::sample::select(LockScope::ALL));
@@ -778,14 +778,14 @@ impl Said {
     }
 }
 
-fn many() -> impl Strategy<Value = Vec<Said>> {
-    proptest::collection::vec(Said::any(), 0..6)
+fn many() -> impl Strategy<Value = Vec<RandomSettings>> {
+    proptest::collection::vec(RandomSettings::any(), 0..6)
 }
 
-fn written(list: &[Said], more: &str) -> ServerRepos {
+fn written(list: &[RandomSettings], more: &str) -> ServerRepos {
     parse(&format!(
         "repos:\n{}{more}\nteam_authz:\n",
-        list.iter().map(Said::text).collect::<String>()
+        list.iter().map(RandomSettings::text).collect::<String>()
     ))
     .unwrap()
 }

@@ -14,7 +14,7 @@ use lockkeeper::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, 
 use lockkeeper::forges::{Forge, Forges};
 use lockkeeper::git::{Git, GitSettings};
 use lockkeeper::leases::Leases;
-use lockkeeper::model::{DataDirId, RepoId, RepositoryEventKind, RepositoryNews};
+use lockkeeper::model::{DataDirId, RepoId, RepositoryChange, RepositoryEventKind};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{DatabaseUrl, Store};
 use lockkeeper::sync::{SyncSettings, Syncer, SyncerDependencies};
@@ -224,7 +224,7 @@ impl Bench {
         for push in from..from + PUSHES {
             let repo = format!("github.test/acme/r{}", 1_000_001 + push % REPOSITORIES)
                 .parse::<RepoId>()?;
-            let news = RepositoryNews {
+            let news = RepositoryChange {
                 repo,
                 kind: RepositoryEventKind::Push,
             };

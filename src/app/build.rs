@@ -143,7 +143,7 @@ pub async fn build_on(
     };
     let registry = config.registry.own.clone().map(open_registry).transpose()?;
     let setups = environments.setups(&boundaries)?;
-    sandbox::tell_git_config(&setups.plans);
+    sandbox::log_ignored_git_config(&setups.plans);
     let of_registry = registry.as_ref().map(|_| FILLS_DIR);
     for name in ["mirrors", "checkouts", ACCOUNTS_DIR]
         .into_iter()

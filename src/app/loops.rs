@@ -227,7 +227,7 @@ async fn work(worker: &Worker<Jobs>, turn: &Mutex<WakeUps>, closing: &Cancellati
     while let Some(mut lease) = next(worker, turn, closing).await {
         loop {
             match worker
-                .see_through(lease, NextJob::ClaimUnless(closing))
+                .run_claimed(lease, NextJob::ClaimUnless(closing))
                 .await
             {
                 Ok(Some(next)) => lease = next,

@@ -102,7 +102,7 @@ impl<'a> Boundaries<'a> {
 }
 
 /// Logs the configuration files that git does not read in runs, because modules from git may need them.
-pub(super) fn tell_git_config(plans: &StageSetup) {
+pub(super) fn log_ignored_git_config(plans: &StageSetup) {
     let Some((sandbox, home)) = plans.sandbox.common().zip(plans.environment.get("HOME")) else {
         return;
     };

@@ -108,7 +108,7 @@ impl Server {
         let web = web_server(routers.public, config, limits, &replica.ctx)?
             .keeping_away_runs(peers)
             .serve(listener, ended.clone());
-        web::tell_use(config);
+        web::log_web_access(config);
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.base_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
@@ -170,14 +170,14 @@ impl Server {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let posted = async {
-            while self.has_something_to_say().await {
+            while self.has_outbox_jobs().await {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
         tokio::time::timeout(POST_LAST_WORDS, posted).await.ok();
     }
 
-    async fn has_something_to_say(&self) -> bool {
+    async fn has_outbox_jobs(&self) -> bool {
         let open = self.replica.ctx.store.job_list_open().await;
         open.is_ok_and(|jobs| jobs.iter().any(|job| job.kind != "run_command"))
     }

@@ -204,7 +204,7 @@ fn auth(config: &ServerConfig) -> Option<WebAuth> {
 }
 
 /// Logs what the pages can be used for.
-pub fn tell_use(config: &ServerConfig) {
+pub fn log_web_access(config: &ServerConfig) {
     let may = &config.permissions.web;
     match &config.web.auth {
         server::WebAccess::Basic { .. } => {

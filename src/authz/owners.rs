@@ -61,7 +61,7 @@ pub async fn within(
         AccessScope::Unknown => return Ok(Err(unknown())),
     };
     if let Resource::Reserved(reserved) = on {
-        return Ok(Err(reserved_for_whole(reserved)));
+        return Ok(Err(reserved_for_server_account(reserved)));
     }
     let (actual, owner) = match (on, on.repo()) {
         (Resource::Owner(owner), _) if account.owners.contains(*owner) => return Ok(Ok(())),
@@ -97,7 +97,7 @@ pub async fn within(
     }))
 }
 
-fn reserved_for_whole(reserved: &Reserved<'_>) -> OutsideScope {
+fn reserved_for_server_account(reserved: &Reserved<'_>) -> OutsideScope {
     let Reserved { owner, url, what } = reserved;
     let (rule, actual, who_can) = match what {
         ReservedAction::FirstClaim => (

@@ -7,7 +7,7 @@ use crate::model::{PullHead, PullNumber};
 
 /// Page of a list to request.
 #[derive(Clone, Copy, Debug)]
-pub struct PageAsk<'a> {
+pub struct PageQuery<'a> {
     /// Number of the page, from 1.
     pub number: usize,
     /// Tag that the forge sent with the stored answer.

@@ -24,7 +24,7 @@ use crate::secret::Secret;
 
 pub use access::{AccessError, RepoAccess, StoredAccess};
 pub use gates::{GateError, LocalGates, RateGates};
-pub use listing::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
+pub use listing::{ListedPage, ListedPull, OpenPulls, PageQuery, RequestBudget};
 pub use memberships::{KEPT, Memberships};
 pub use permit::{Permit, WritePermit};
 pub use registry::Forges;
@@ -252,7 +252,8 @@ pub trait Forge: Send + Sync + 'static {
 
     /// Returns a page of the open pulls of a repository, oldest first. If nothing has changed since the answer with
     /// the given tag, the forge only reports that.
-    async fn open_pulls(&self, repo: &RepoId, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
+    async fn open_pulls(&self, repo: &RepoId, page: PageQuery<'_>)
+    -> Result<OpenPulls, ForgeError>;
 
     /// Returns the approval of a pull from its current reviews. Only those count that are newer than the last change of
     /// the base branch. If the forge does not tell when that was, there is no answer.

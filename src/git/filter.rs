@@ -51,7 +51,7 @@ impl Mirror {
 
     /// Warns about `warning: filtering not recognized by server, ignoring`: the mirror then has everything, which
     /// works but is larger.
-    pub(super) fn tell_ignored_filter(&self, output: &CallOutput) {
+    pub(super) fn warn_ignored_filter(&self, output: &CallOutput) {
         let is_ignored = output
             .stderr
             .text()

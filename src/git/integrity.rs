@@ -171,7 +171,7 @@ fn in_info(info: &Path) -> io::Result<Option<String>> {
 }
 
 /// Returns true if the directory is a whole repository with our configuration, so that `git init` would change nothing.
-pub(super) fn is_made(dir: &Path) -> bool {
+pub(super) fn is_initialised(dir: &Path) -> bool {
     let has =
         |name: &str| meta(&dir.join(name)).is_ok_and(|meta| meta.is_some_and(|meta| meta.is_dir()));
     has_plain_head(dir).is_ok_and(|head| head == Some(true))

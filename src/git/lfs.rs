@@ -85,7 +85,7 @@ impl Mirror {
         let missing = files.iter().find(|file| !file.is_here());
         match missing {
             None if output.is_success() => self.note_use(&doing, files),
-            _ => Err(not_brought(&doing, &remote, &output, missing)),
+            _ => Err(fetch_failure(&doing, &remote, &output, missing)),
         }
     }
 
@@ -259,7 +259,7 @@ fn with_endpoint(cmd: Cmd, remote: &Checked<'_>) -> Cmd {
         ])
 }
 
-fn not_brought(
+fn fetch_failure(
     doing: &str,
     remote: &Checked<'_>,
     output: &CallOutput,

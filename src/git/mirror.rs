@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::environment::{git, git_in};
-use super::integrity::is_made;
+use super::integrity::is_initialised;
 use super::{GitError, GitSettings, MirrorLocks, classify, kept, place};
 use crate::model::RepoId;
 use crate::process::{CallOutput, Cmd};
@@ -129,7 +129,7 @@ impl Mirror {
     pub(super) async fn init(&self) -> Result<(), GitError> {
         let doing = format!("create the mirror of {}", self.repo);
         self.check_integrity(&doing)?;
-        if is_made(&self.dir) {
+        if is_initialised(&self.dir) {
             return Ok(());
         }
         let begun = make_dir(&self.dir).and_then(|()| self.begin_partial());

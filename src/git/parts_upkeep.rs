@@ -37,7 +37,7 @@ impl Mirror {
     }
 
     /// Returns true if a commit of a submodule is present with all of its files.
-    pub(super) async fn has_whole(&self, commit: &CommitSha) -> Result<bool, GitError> {
+    pub(super) async fn has_commit_with_files(&self, commit: &CommitSha) -> Result<bool, GitError> {
         Ok(self
             .dir()
             .join(place::COMMITS)

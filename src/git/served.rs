@@ -255,7 +255,7 @@ impl ServedRepo {
     }
 
     /// Opens the repository in `dir`, which has refs of its own and shares the objects of another one next to it.
-    pub fn open_beside(other: &Self, dir: PathBuf) -> Result<Self, ServeError> {
+    pub fn open_sharing_objects(other: &Self, dir: PathBuf) -> Result<Self, ServeError> {
         let objects = dir.join("objects");
         if !objects.exists() {
             let failed = |error| ServeError::File(objects.clone(), error);

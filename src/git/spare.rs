@@ -31,7 +31,7 @@ impl Mirror {
             return Ok(());
         }
         if !self
-            .is_beside(&like.path)
+            .is_on_same_filesystem(&like.path)
             .map_err(GitError::from_io(&doing))?
         {
             return Ok(());
@@ -130,7 +130,7 @@ impl Mirror {
     }
 
     /// Returns true if a checkout is on the same file system as the mirror. Otherwise no spare can be renamed to it.
-    fn is_beside(&self, checkout: &Path) -> std::io::Result<bool> {
+    fn is_on_same_filesystem(&self, checkout: &Path) -> std::io::Result<bool> {
         Ok(fs::metadata(self.dir())?.dev() == fs::metadata(checkout)?.dev())
     }
 

@@ -232,7 +232,7 @@ impl Mirror {
         if self.is_damaged() {
             remove_all(self.dir()).map_err(GitError::from_io(doing))?;
         }
-        if self.has_whole(commit).await? {
+        if self.has_commit_with_files(commit).await? {
             if !is_known {
                 let cmd = self
                     .git_to(&remote)
@@ -242,7 +242,7 @@ impl Mirror {
                     .call(doing, &cmd.operands([remote.url(), "HEAD"]))
                     .await?;
                 if !output.is_success() {
-                    return Err(self.not_brought(doing, commit, &remote, &output));
+                    return Err(self.fetch_failure(doing, commit, &remote, &output));
                 }
             }
             return self.note_commit(commit).map_err(GitError::from_io(doing));
@@ -256,10 +256,10 @@ impl Mirror {
             self.check_size(doing).await?;
             return self.note_commit(commit).map_err(GitError::from_io(doing));
         }
-        Err(self.not_brought(doing, commit, &remote, &output))
+        Err(self.fetch_failure(doing, commit, &remote, &output))
     }
 
-    fn not_brought(
+    fn fetch_failure(
         &self,
         doing: &str,
         commit: &CommitSha,

@@ -132,7 +132,7 @@ impl Mirror {
         let ids: Vec<&str> = ids.into_iter().collect();
         let output = self.fetch_ids(remote, &doing, &ids).await?;
         if output.is_success() {
-            self.tell_ignored_filter(&output);
+            self.warn_ignored_filter(&output);
             return Ok(Some((came(), BTreeMap::new())));
         }
         if classify::is_fsck(&output.stderr.text()) {

@@ -200,17 +200,17 @@ impl LocalLeases {
     pub fn due(&self, now: TwoClockTime) -> Vec<(LeaseHold, Duration)> {
         let is_due =
             |entry: &LeaseEntry| age_of(now.since(entry.renewed), entry.time) != Age::Young;
-        self.to_tell(now, |entry| entry.stage == WorkState::Open && is_due(entry))
+        self.due_messages(now, |entry| entry.stage == WorkState::Open && is_due(entry))
     }
 
     /// Returns the leases whose work has ended and whose release may not have reached the database.
     pub fn over(&self, now: TwoClockTime) -> Vec<LeaseHold> {
-        let over = self.to_tell(now, |entry| entry.stage == WorkState::Over);
+        let over = self.due_messages(now, |entry| entry.stage == WorkState::Over);
         over.into_iter().map(|(hold, _)| hold).collect()
     }
 
     /// Returns the matching leases without a recent message to the database, and marks them as sent now.
-    fn to_tell(
+    fn due_messages(
         &self,
         now: TwoClockTime,
         which: impl Fn(&LeaseEntry) -> bool,

@@ -138,7 +138,7 @@ async fn take_away(
         (Some(why), _) | (None, Err(why)) => return Ok(Err(why)),
         (None, Ok(place)) => place,
     };
-    change.tell_next(giving.clause());
+    change.set_clause(giving.clause());
     let freed = match &place {
         Some(_) => change.free_for(lock.id, giving.event()).await?,
         None => change.free_one(lock.id, giving.event()).await?,

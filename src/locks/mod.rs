@@ -37,4 +37,6 @@ pub use audit_files::{AuditFiles, reseal_audit_keys};
 pub use hand_over::{HandOver, HandOverOutcome, HandedOver, KeptReason, hand_over};
 pub use idle::{Limit, limit, renew_interval};
 pub use sealer::{prune_log, seal_log};
-pub use take::{LockRequest, NotQueued, QueuedPlan, TakeAll, TakeOutcome, ask_list, take_all};
+pub use take::{
+    LockRequest, NotQueued, QueuedPlan, TakeAll, TakeOutcome, read_queued_plans, take_all,
+};

@@ -77,7 +77,7 @@ pub struct TakeAll {
 }
 
 /// Reads the stored plans of a place in a queue.
-pub fn ask_list(json: &str) -> Result<Vec<QueuedPlan>, serde_json::Error> {
+pub fn read_queued_plans(json: &str) -> Result<Vec<QueuedPlan>, serde_json::Error> {
     serde_json::from_str(json)
 }
 
@@ -180,7 +180,7 @@ async fn line_up(
         queue.act(step, all).await?;
     }
     let after = queue.change.locks(&pull.repo).await?;
-    tell_places(all, &steps, &lines, &after, missing, pull);
+    set_outcomes(all, &steps, &lines, &after, missing, pull);
     queue.change.commit().await
 }
 
@@ -229,7 +229,7 @@ impl QueueUpdate<'_> {
                     .iter()
                     .find(|row| row.key() == *key && row.pull == self.pull.subject);
                 let asks = row
-                    .and_then(|row| ask_list(&row.asks).ok())
+                    .and_then(|row| read_queued_plans(&row.asks).ok())
                     .unwrap_or_default();
                 self.change.leave(key, self.pull).await?;
                 self.join(key, &asks).await
@@ -265,7 +265,7 @@ impl QueueUpdate<'_> {
             .iter()
             .find(|row| row.key() == *key && row.pull == self.pull.subject);
         let mut merged = before
-            .and_then(|row| ask_list(&row.asks).ok())
+            .and_then(|row| read_queued_plans(&row.asks).ok())
             .unwrap_or_default();
         merged.retain(|old| asks.iter().all(|new| new.project != old.project));
         merged.extend_from_slice(asks);
@@ -285,7 +285,7 @@ impl QueueUpdate<'_> {
 }
 
 /// Sets the result of each request after all steps.
-fn tell_places(
+fn set_outcomes(
     all: &mut TakeAll,
     steps: &[QueueStep],
     lines: &LockQueues,

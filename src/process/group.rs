@@ -73,7 +73,7 @@ impl ChildGroup {
 
     /// Ends the group with SIGTERM, and with SIGKILL after [`GRACE`].
     pub(super) async fn stop(mut self) {
-        self.ask_to_end();
+        self.terminate();
         if timeout(GRACE, self.wait()).await.is_err() {
             self.signal(Signal::SIGKILL);
             drop(self.child.wait().await);
@@ -81,7 +81,7 @@ impl ChildGroup {
     }
 
     /// Sends SIGTERM to the programs. `bwrap` gets none, because it would then not wait for a program that cleans up.
-    fn ask_to_end(&self) {
+    fn terminate(&self) {
         let first = Some(self.id)
             .filter(|_| self.has_namespaces)
             .and_then(children);

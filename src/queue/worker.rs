@@ -218,7 +218,7 @@ impl<R: Runner> Worker<R> {
         let Some(lease) = self.claim().await? else {
             return Ok(Tick::Idle);
         };
-        self.see_through(lease, NextJob::Leave)
+        self.run_claimed(lease, NextJob::Leave)
             .await
             .map(|_| Tick::Worked)
     }
@@ -247,7 +247,7 @@ impl<R: Runner> Worker<R> {
     }
 
     /// Works on a claimed job and writes its result. Returns the next job if it is to be claimed and one is ready.
-    pub async fn see_through(
+    pub async fn run_claimed(
         &self,
         lease: JobLease,
         next: NextJob<'_>,
@@ -430,10 +430,10 @@ mod tests {
         let closing = CancellationToken::new();
         let first = worker.claim().await.unwrap().unwrap();
         let then = NextJob::ClaimUnless(&closing);
-        let second = worker.see_through(first, then).await.unwrap().unwrap();
+        let second = worker.run_claimed(first, then).await.unwrap().unwrap();
         assert_eq!(second.lane, "b");
         closing.cancel();
-        assert!(worker.see_through(second, then).await.unwrap().is_none());
+        assert!(worker.run_claimed(second, then).await.unwrap().is_none());
         let open = store.job_list_open().await.unwrap();
         let open: Vec<_> = open
             .iter()

@@ -221,7 +221,7 @@ macro_rules! insert_command {
 
 impl Store {
     /// Returns true if a pull was already notified that nobody has claimed its repository.
-    pub async fn command_told_unclaimed(&self, pull: &PullRef) -> Result<bool> {
+    pub async fn command_has_unclaimed_notice(&self, pull: &PullRef) -> Result<bool> {
         // The literal in the SQL lets the partial index for exactly this text be used.
         let told = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             r#"SELECT COUNT(*) FROM commands WHERE repo = $1 AND pull = $2 AND spec = '{"ask":"unclaimed"}'"#)

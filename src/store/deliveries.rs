@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::one_statement::{Effects, change_sql, execute_change};
 use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time};
-use crate::model::{DeliveryId, HostName, RepositoryNews, text_enum};
+use crate::model::{DeliveryId, HostName, RepositoryChange, text_enum};
 
 text_enum! {
     /// State of a delivery.
@@ -54,7 +54,7 @@ impl Store {
     pub async fn delivery_accept(
         &self,
         new: &NewDelivery,
-        news: &[RepositoryNews],
+        news: &[RepositoryChange],
         job: impl FnOnce(DeliveryId) -> NewJob,
     ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
@@ -74,7 +74,7 @@ impl Store {
     pub async fn delivery_note(
         &self,
         new: &NewDelivery,
-        news: &[RepositoryNews],
+        news: &[RepositoryChange],
         jobs: &[NewJob],
     ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);

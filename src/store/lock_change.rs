@@ -16,7 +16,7 @@ use super::waiters::{WaiterRow, waiter_next_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, on_tx};
 use crate::model::{
     Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef,
-    PullState, RepoId, RepositoryNews, Subject,
+    PullState, RepoId, RepositoryChange, Subject,
 };
 
 /// Kind of the job that plans for a pull after a lock was handed over to it. The store itself queues this job,
@@ -111,7 +111,7 @@ impl<'a> LockChange<'a> {
     }
 
     /// Commits the change with news of repositories.
-    pub(super) async fn commit_with(mut self, news: &[RepositoryNews]) -> Result<()> {
+    pub(super) async fn commit_with(mut self, news: &[RepositoryChange]) -> Result<()> {
         self.turns.sort();
         self.turns.dedup();
         let turns = self.turns.iter().map(turn_job);
@@ -132,7 +132,7 @@ impl<'a> LockChange<'a> {
     }
 
     /// Sets a clause for the pulls that get a lock released by this change, such as `, whose lock ada released`.
-    pub(crate) fn tell_next(&mut self, clause: String) {
+    pub(crate) fn set_clause(&mut self, clause: String) {
         self.clause = clause;
     }
 

@@ -13,7 +13,7 @@ const REPOS: &str = "WITH RECURSIVE each (repo) AS (SELECT MIN(repo) FROM locks 
 impl Store {
     /// Lists the held locks that a name matches, on any forge. Reads the repositories that the name can begin with,
     /// which are few, and then their locks.
-    pub async fn lock_list_called(&self, name: &LockName) -> Result<Vec<Lock>> {
+    pub async fn lock_list_named(&self, name: &LockName) -> Result<Vec<Lock>> {
         let mut repos = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(REPOS).fetch_all(db))?;
         repos.retain(|repo| name.may_be_of(repo));
         repos.sort();

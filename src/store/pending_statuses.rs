@@ -79,7 +79,7 @@ impl Store {
 
     /// Queues the job that ends a status which was left behind, and deletes the status, so that this happens only
     /// once. `false`: somebody else did it, or a newer command has set the status.
-    pub async fn status_mend(&self, status: &PendingStatus, job: &NewJob) -> Result<bool> {
+    pub async fn status_end_abandoned(&self, status: &PendingStatus, job: &NewJob) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,

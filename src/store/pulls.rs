@@ -74,7 +74,7 @@ impl Store {
     }
 
     /// Closes a pull that the forge does not have any more, like [`Self::pull_close`], but posts nothing.
-    pub async fn pull_gone(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
+    pub async fn pull_close_missing(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         execute!(
             &mut change.tx,

@@ -29,7 +29,7 @@ use super::repositories::repository_named_in_tx;
 use super::{Result, SealedCredential, Store, Tx, execute, free_text, kept_time, on_tx};
 use crate::model::{
     ApplicationId, Cause, Concern, CredentialId, JobId, Lock, LockEventKind, LockId, NewLockEvent,
-    OwnerName, RepoId, RepoUrl, RepositoryEventKind, RepositoryNews,
+    OwnerName, RepoId, RepoUrl, RepositoryChange, RepositoryEventKind,
 };
 use crate::seal::{OpenError, SealedText};
 
@@ -335,7 +335,7 @@ impl Store {
         if rows > 0 {
             change.note(renamed_event(rename));
         }
-        let news = RepositoryNews {
+        let news = RepositoryChange {
             repo: new.clone(),
             kind: RepositoryEventKind::Renamed,
         };

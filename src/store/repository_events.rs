@@ -15,7 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::news::{News, announce_in_tx};
 use super::repository_syncs::know_in_tx;
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
-use crate::model::{DataDirId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
+use crate::model::{DataDirId, MirrorEvent, RepoId, RepositoryChange, RepositoryEventKind};
 
 /// A stored event of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct RepositoryEvent {
     /// Number of the event; later events have larger ones.
     pub seq: i64,
     /// Repository and kind of the event.
-    pub event: RepositoryNews,
+    pub event: RepositoryChange,
     /// Time when the event was stored, by the deadline clock.
     pub at: DateTime<Utc>,
 }
@@ -60,7 +60,7 @@ const PRUNE: &str = "DELETE FROM repository_events WHERE seq IN (SELECT seq FROM
 
 impl Store {
     /// Stores an event of a repository that did not come from a delivery.
-    pub async fn repository_event_append(&self, news: &RepositoryNews) -> Result<()> {
+    pub async fn repository_event_append(&self, news: &RepositoryChange) -> Result<()> {
         let mut tx = self.begin().await?;
         self.repository_events_in_tx(&mut tx, std::slice::from_ref(news))
             .await?;
@@ -71,7 +71,7 @@ impl Store {
     pub(super) async fn repository_events_in_tx(
         &self,
         tx: &mut Tx,
-        news: &[RepositoryNews],
+        news: &[RepositoryChange],
     ) -> Result<()> {
         if news.is_empty() {
             return Ok(());
@@ -158,7 +158,8 @@ impl Store {
             return Ok(EventWalk::Walked(0));
         }
         for (repo, told) in by_repo(&events) {
-            self.told_in_tx(&mut tx, data_dir_id, repo, told).await?;
+            self.record_event_in_tx(&mut tx, data_dir_id, repo, told)
+                .await?;
         }
         tx.commit().await.map(|()| EventWalk::Walked(events.len()))
     }
@@ -166,7 +167,7 @@ impl Store {
     /// Marks the mirror of a repository for a sync. If the repository was only created or added to the forge's app,
     /// nobody waits for it yet. Its first mirror then comes after those of others. A repository that is only deleted
     /// gets no mirror.
-    async fn told_in_tx(
+    async fn record_event_in_tx(
         &self,
         tx: &mut Tx,
         data_dir_id: &DataDirId,
@@ -293,7 +294,7 @@ struct RepositoryEventColumns {
 
 impl From<RepositoryEventColumns> for RepositoryEvent {
     fn from(row: RepositoryEventColumns) -> Self {
-        let event = RepositoryNews {
+        let event = RepositoryChange {
             repo: row.repo,
             kind: row.kind,
         };

@@ -224,7 +224,7 @@ impl SyncerInner {
                 if !mirror.is_partial() {
                     waiting.finish(&wanted, &refs, &refused);
                 }
-                self.look_after(&mirror, &row.state, &refs, &refused).await
+                self.do_upkeep(&mirror, &row.state, &refs, &refused).await
             }
             VerifyResult::Differs(how) => Err(failure(FailureKind::Verification, &how)),
         }
@@ -258,7 +258,7 @@ impl SyncerInner {
     }
 
     /// Does the periodic upkeep of a mirror that is in sync.
-    async fn look_after(
+    async fn do_upkeep(
         &self,
         mirror: &Mirror,
         state: &MirrorState,

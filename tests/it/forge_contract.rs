@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lockkeeper::forges::{
-    Forge, ForgeError, ListedPage, MergeAnswer, PageAsk, Permit, WritePermit,
+    Forge, ForgeError, ListedPage, MergeAnswer, PageQuery, Permit, WritePermit,
 };
 use lockkeeper::model::{
     BranchName, CommentId, CommitSha, CommitState, CommitStatus, IgnoredStatuses, MergeMethod,
@@ -152,7 +152,7 @@ async fn open_pulls_are_listed_and_an_unchanged_list_is_said_to_be_so(test: Forg
     let repo = test.world.repo();
     let (first, _) = test.open_pull("one").await;
     let (second, at) = test.open_pull("two").await;
-    let ask = |etag| PageAsk { number: 1, etag };
+    let ask = |etag| PageQuery { number: 1, etag };
     let listed = test.forge.open_pulls(&repo, ask(None)).await.unwrap().page;
     let ListedPage::Fresh { pulls, more, etag } = listed else {
         panic!("an unconditional request has an answer: {listed:?}")

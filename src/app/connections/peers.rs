@@ -154,13 +154,13 @@ fn owner(stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> io::Result<
             Some(Socket { inode, .. }) => PeerOwner::OurUser { inode },
             // Checked after the lookup: as long as our end has not received the end of the stream, the other end
             // exists, and it is not on this machine.
-            None if has_heard_of_an_end(stream)? => PeerOwner::Nobody,
+            None if is_closed_by_peer(stream)? => PeerOwner::Nobody,
             None => PeerOwner::Elsewhere,
         },
     )
 }
 
-fn has_heard_of_an_end(stream: &TcpStream) -> io::Result<bool> {
+fn is_closed_by_peer(stream: &TcpStream) -> io::Result<bool> {
     let stream = stream.as_fd();
     let mut looked = [PollFd::new(&stream, PollFlags::RDHUP)];
     poll(

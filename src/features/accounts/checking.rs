@@ -33,7 +33,7 @@ impl AllUsers {
     /// Checks all accounts. The branches decide: tables that differ from them are made again, and a problem of a branch is
     /// a failure until somebody has corrected it. It does not keep the tables of others from being made again.
     pub async fn check(&self) -> anyhow::Result<TickResult> {
-        let state = self.whole_state().await?;
+        let state = self.branches_and_tables().await?;
         if state.tables.refs.is_empty() {
             return Ok(TickResult::default());
         }

@@ -51,7 +51,7 @@ pub struct ReindexedTables {
 
 impl AllUsers {
     /// Reads all branches and all tables, as they were at one moment.
-    pub async fn whole_state(&self) -> Result<BranchesAndTables, AccountsError> {
+    pub async fn branches_and_tables(&self) -> Result<BranchesAndTables, AccountsError> {
         let tables = self.store().account_index().await?;
         // Objects are only ever added, so those of that moment are among them. A branch can have any number of commits, so
         // they are read at once and not one after the other.

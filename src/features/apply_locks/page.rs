@@ -170,14 +170,14 @@ pub(super) async fn set(
     visible: VisibleScope,
     form: Confirmed<ApplyLockForm>,
 ) -> Result<Response, WebError> {
-    match set_or_ask_again(&web, (&visitor, &visible), form).await? {
+    match set_or_show_form(&web, (&visitor, &visible), form).await? {
         Ok(_) => Ok(to_page(&web, "set").into_response()),
         Err(again) => Ok(again),
     }
 }
 
 /// Sets the apply lock. If the form is wrong, answers with the page, the problems and all values.
-pub(super) async fn set_or_ask_again(
+pub(super) async fn set_or_show_form(
     web: &WebState,
     who: (&Visitor, &VisibleScope),
     form: Confirmed<ApplyLockForm>,

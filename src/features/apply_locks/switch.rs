@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::actions::allow_all;
-use super::page::{ApplyLockForm, set_or_ask_again};
+use super::page::{ApplyLockForm, set_or_show_form};
 use super::view::ApplyLockEntry;
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::reach::VisibleScope;
@@ -35,7 +35,7 @@ pub(super) async fn stop(
         fields: ApplyLockForm::everywhere(fields.reason),
     };
     Ok(
-        match set_or_ask_again(&web, (&visitor, &visible), form).await? {
+        match set_or_show_form(&web, (&visitor, &visible), form).await? {
             Ok(_) => to_dashboard(&web, "stopped").into_response(),
             Err(again) => again,
         },

@@ -5,7 +5,7 @@ use crate::context::Ctx;
 use crate::features::owners::{self, Service};
 use crate::features::renames::{self, SettleRepository};
 use crate::forges::ParsedDelivery;
-use crate::model::{DeliveryId, Event, RepositoryNews};
+use crate::model::{DeliveryId, Event, RepositoryChange};
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
@@ -41,7 +41,7 @@ pub async fn accept(
 /// Compares an event with the allow-list. An app may see repositories that this server does not serve.
 fn is_allowed(ctx: &Ctx, event: &Event) -> bool {
     let allowlist = &ctx.settings.repos.allowlist;
-    let news = event.news();
+    let news = event.repository_changes();
     if news.is_empty() {
         event.repo().is_none_or(|repo| allowlist.allows(repo))
     } else {
@@ -62,9 +62,16 @@ async fn store(
     } = parsed;
     let of_pull = repositories.first().cloned();
     let unsettled = renames::unsettled(ctx, repositories).await?;
-    let is_settled = |news: &RepositoryNews| unsettled.iter().all(|told| told.repo != news.repo);
-    let (news, unserved) =
-        served(ctx, event.news().into_iter().filter(is_settled).collect()).await?;
+    let is_settled = |news: &RepositoryChange| unsettled.iter().all(|told| told.repo != news.repo);
+    let (news, unserved) = served(
+        ctx,
+        event
+            .repository_changes()
+            .into_iter()
+            .filter(is_settled)
+            .collect(),
+    )
+    .await?;
     match event {
         Event::Repositories { .. } if news.is_empty() && unsettled.is_empty() => {
             ctx.store.delivery_ignore(new, unserved).await
@@ -102,8 +109,8 @@ async fn store(
 /// Returns the news about served repositories. If there is none, also returns the reason.
 async fn served(
     ctx: &Ctx,
-    news: Vec<RepositoryNews>,
-) -> Result<(Vec<RepositoryNews>, &'static str), sqlx::Error> {
+    news: Vec<RepositoryChange>,
+) -> Result<(Vec<RepositoryChange>, &'static str), sqlx::Error> {
     let (mut kept, mut unserved) = (Vec::new(), NOT_SERVED);
     for news in news {
         match owners::service(ctx, &news.repo).await? {

@@ -132,7 +132,7 @@ async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> 
         info!(application = %at, locks = freed.len(), why, "Released the locks of an application");
         return Ok(());
     }
-    let freed = ctx.store.pull_gone(at, &cause).await?;
+    let freed = ctx.store.pull_close_missing(at, &cause).await?;
     let stopped = ctx.store.command_stop_plans(at, why).await?;
     ctx.stops.stop(&stopped);
     if at.repo.to_string().parse::<RepoId>().is_ok() {

@@ -10,7 +10,7 @@ use super::missed::LEFT_TO_COMMANDS;
 use super::{ForgePage, WatchedRepo, close_pull, found as handle_found, gone};
 use crate::context::Ctx;
 use crate::features::renames;
-use crate::forges::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
+use crate::forges::{ForgeError, ListedPage, ListedPull, OpenPulls, PageQuery, RequestBudget};
 use crate::kit::reconcile::TickResult;
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
 use crate::queue::JobError;
@@ -156,7 +156,7 @@ impl ListingPages<'_> {
             });
             let (page, etag) = self.page(number, kept).await?;
             for pull in &page.pulls {
-                self.see_to(pull).await?;
+                self.check_listed(pull).await?;
             }
             self.keep(number, &page, etag).await?;
             if !page.more {
@@ -175,7 +175,7 @@ impl ListingPages<'_> {
         kept: Option<(&str, StoredPage)>,
     ) -> Result<(StoredPage, Option<String>), ListingStop> {
         let repo = &self.watched.repo;
-        let ask = PageAsk {
+        let ask = PageQuery {
             number,
             etag: kept.as_ref().map(|(etag, _)| *etag),
         };
@@ -221,7 +221,7 @@ impl ListingPages<'_> {
         Ok(())
     }
 
-    async fn see_to(&mut self, pull: &ListedPull) -> Result<(), ListingStop> {
+    async fn check_listed(&mut self, pull: &ListedPull) -> Result<(), ListingStop> {
         self.listed.insert(pull.number);
         self.archived |= pull.archived;
         let known = self.known.get(&pull.number);

@@ -11,7 +11,7 @@ use crate::context::Ctx;
 use crate::features::planning::{CommandSpec, RunCommand, other_branch};
 use crate::model::{
     Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState,
-    RepositoryEventKind, RepositoryNews,
+    RepositoryChange, RepositoryEventKind,
 };
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, HeadUpdate, KnownHead, NewCommand};
@@ -76,7 +76,7 @@ pub(crate) async fn found(
     // The mirrors have missed the event as well.
     let (repo, kind) = (pull.at.repo.clone(), RepositoryEventKind::Found);
     ctx.store
-        .repository_event_append(&RepositoryNews { repo, kind })
+        .repository_event_append(&RepositoryChange { repo, kind })
         .await?;
     let event = PullEvent {
         pull: pull.at.clone(),

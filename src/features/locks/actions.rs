@@ -111,13 +111,11 @@ async fn find_lock(web: &WebState, asked: &str) -> Result<LockLookup, WebError> 
     let Ok(name) = asked.parse::<LockName>() else {
         return Ok(LockLookup::None);
     };
-    Ok(
-        match name.choose(web.store.lock_list_called(&name).await?) {
-            Ok(None) => LockLookup::None,
-            Ok(Some(lock)) => LockLookup::One(Box::new(lock)),
-            Err(_) => LockLookup::Several,
-        },
-    )
+    Ok(match name.choose(web.store.lock_list_named(&name).await?) {
+        Ok(None) => LockLookup::None,
+        Ok(Some(lock)) => LockLookup::One(Box::new(lock)),
+        Err(_) => LockLookup::Several,
+    })
 }
 
 /// Finds the one lock that a script names.

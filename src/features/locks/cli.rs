@@ -214,7 +214,7 @@ impl LockArg {
         }
         let name: LockName = asked.parse().with_context(nobody)?;
         let called = store
-            .lock_list_called(&name)
+            .lock_list_named(&name)
             .await
             .context("the locks could not be read")?;
         match name.choose(called) {

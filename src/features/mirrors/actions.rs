@@ -57,7 +57,7 @@ pub(super) async fn ask(
     web.permit(who, Action::Sync, &Resource::Repository(repo))
         .await?;
     let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
-    match web.store.mirror_ask(repo, &cause).await? {
+    match web.store.mirror_request_sync(repo, &cause).await? {
         0 => Err(no_such_mirror(&repo.to_string())),
         mirrors => {
             web.mirror_wake_up.send();

@@ -200,7 +200,7 @@ async fn sync(
 ) -> ExitResult {
     let cause = Cause::new(actor(), reason.as_str());
     match store
-        .mirror_ask_anywhere(repo, &cause)
+        .mirror_request_sync_anywhere(repo, &cause)
         .await
         .context("the sync could not be requested")?
     {

@@ -65,7 +65,7 @@ pub(crate) struct UnclaimedNotice<'a> {
 /// Notifies the pull request who can help, the first time that something on it is refused.
 pub(crate) async fn notify_unclaimed(ctx: &Ctx, told: UnclaimedNotice<'_>) -> Result<(), JobError> {
     if ctx.settings.comments.silence.allowlist_errors
-        || ctx.store.command_told_unclaimed(told.pull).await?
+        || ctx.store.command_has_unclaimed_notice(told.pull).await?
     {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Forms of the pages of owners: they add and remove owners, register and remove applications, and remove credentials.
 //! Credentials are added by a command or a script, because no page ever contains a secret. A form that is refused is
-//! answered by [`taken_or_again`].
+//! answered by [`redirect_or_page`].
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::config::access::{Action, NetworkRequester};
 use crate::features::applications::{self, removed_or_why};
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::Segment;
-use crate::kit::web::forms::{FormProblems, taken_or_again};
+use crate::kit::web::forms::{FormProblems, redirect_or_page};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
@@ -66,7 +66,7 @@ pub(super) async fn add(
             },
         )
     };
-    taken_or_again(&web, added, &["name"], again).await
+    redirect_or_page(&web, added, &["name"], again).await
 }
 
 async fn add_owner(web: &WebState, who: &NetworkRequester, name: &str) -> Result<String, WebError> {
@@ -88,7 +88,7 @@ pub(super) async fn remove(
     form: Confirmed<EmptyForm>,
 ) -> Result<Response, WebError> {
     let removed = remove_owner(&web, &form.who.at_page(), &asked).await;
-    taken_or_again(&web, removed, &[], |wrong| {
+    redirect_or_page(&web, removed, &[], |wrong| {
         owner_page(&web, (&visitor, &visible), &asked, refused(wrong))
     })
     .await
@@ -149,7 +149,7 @@ impl NewApp {
     fn again(self, mut wrong: FormProblems) -> SentForm<Self> {
         let is_secret = RepoUrl::may_hold_secret(&self.url);
         if is_secret {
-            wrong.give_again("url");
+            wrong.mark_removed_value("url");
         }
         let url = if is_secret { String::new() } else { self.url };
         SentForm {
@@ -170,7 +170,7 @@ pub(super) async fn add_app(
 ) -> Result<Response, WebError> {
     let added = register(&web, &form.who.at_page(), &asked, &form.fields).await;
     let again = |wrong| owner_page(&web, (&visitor, &visible), &asked, form.fields.again(wrong));
-    taken_or_again(&web, added, NewApp::NAMES, again).await
+    redirect_or_page(&web, added, NewApp::NAMES, again).await
 }
 
 async fn register(
@@ -199,7 +199,7 @@ pub(super) async fn remove_thing(
     form: Confirmed<EmptyForm>,
 ) -> Result<Response, WebError> {
     let removed = unregister(&web, &form.who.at_page(), &asked, (&things, &id)).await;
-    taken_or_again(&web, removed, &[], |wrong| {
+    redirect_or_page(&web, removed, &[], |wrong| {
         owner_page(&web, (&visitor, &visible), &asked, refused(wrong))
     })
     .await

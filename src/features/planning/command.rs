@@ -305,7 +305,7 @@ pub(super) fn headline(report: &ProjectReport) -> Option<String> {
     }
     if let Some(holder) = &report.held_by {
         if let Some(place) = holder.place {
-            let called = holder.pull.called_short(holder.application.as_deref());
+            let called = holder.pull.short_name(holder.application.as_deref());
             return Some(status::queued(&called, &holder.who, place));
         }
         let called = holder.pull.called(holder.application.as_deref());

@@ -38,7 +38,7 @@ pub(super) fn queued(
         place: Some(place),
         ..holder
     });
-    let called = holder.pull.subject.called_short(holder.title.as_deref());
+    let called = holder.pull.subject.short_name(holder.title.as_deref());
     let status = Some(format!(
         "{}.",
         status::queued(&called, &holder.holder.login, place)

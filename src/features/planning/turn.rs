@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{CommandSpec, HandedLocks, RunCommand};
 use crate::context::Ctx;
 use crate::features::replies;
-use crate::locks::{QueuedPlan, ask_list};
+use crate::locks::{QueuedPlan, read_queued_plans};
 use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef};
 use crate::queue::{Job, JobError};
 use crate::store::{CommandRow, NewCommand};
@@ -38,7 +38,7 @@ fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
     let (first, _) = turns.first()?;
     let asks: Vec<QueuedPlan> = turns
         .iter()
-        .filter_map(|(_, asks)| ask_list(asks).ok())
+        .filter_map(|(_, asks)| read_queued_plans(asks).ok())
         .flatten()
         .collect();
     let reasons: BTreeSet<String> = turns.iter().map(|(lock, _)| lock.reason.clone()).collect();
@@ -66,7 +66,7 @@ pub(crate) async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyh
     let take = |turns: Vec<(Lock, String)>| {
         asks = turns
             .iter()
-            .filter_map(|(_, asks)| ask_list(asks).ok())
+            .filter_map(|(_, asks)| read_queued_plans(asks).ok())
             .flatten()
             .collect();
         None

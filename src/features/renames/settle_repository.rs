@@ -10,7 +10,7 @@ use super::identity;
 use crate::context::Ctx;
 use crate::features::owners::{self, Service};
 use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient};
-use crate::model::{ForgeRepo, RepositoryEventKind, RepositoryNews};
+use crate::model::{ForgeRepo, RepositoryChange, RepositoryEventKind};
 use crate::queue::{Job, JobError, RunningJob};
 
 /// A repository as a delivery named it.
@@ -36,7 +36,7 @@ impl Job<Ctx> for SettleRepository {
             .await
             .map_err(|error| patient(error, attempt))?;
         if owners::service(ctx, &repo).await? == Service::Served {
-            let news = RepositoryNews {
+            let news = RepositoryChange {
                 repo,
                 kind: RepositoryEventKind::Changed,
             };

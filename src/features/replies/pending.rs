@@ -35,7 +35,7 @@ async fn tick(ctx: &RunCtx) -> anyhow::Result<TickResult> {
     for left in ctx.store.status_list_left(AT_ONCE).await? {
         found.looked_at += 1;
         let job = end_of(ctx, &left).await?;
-        if ctx.store.status_mend(&left, &job.to_new()).await? {
+        if ctx.store.status_end_abandoned(&left, &job.to_new()).await? {
             found.repaired += 1;
             info!(repo = %left.repo, head = left.head.short(), context = left.context, "Ended a status that was left pending");
         }

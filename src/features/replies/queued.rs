@@ -35,7 +35,7 @@ pub(crate) async fn queue_place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<Str
         .iter()
         .position(|pull| *pull == waiter.pull)
         .map_or(1, |at| at + 1);
-    let called = holder.pull.subject.called_short(holder.title.as_deref());
+    let called = holder.pull.subject.short_name(holder.title.as_deref());
     Ok(Some(status::queued(&called, &holder.holder.login, place)))
 }
 

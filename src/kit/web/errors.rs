@@ -328,7 +328,7 @@ impl WebError {
     }
 
     /// Failure for a change on a server without sign-in.
-    pub(crate) fn only_to_look() -> Self {
+    pub(crate) fn read_only() -> Self {
         let message = "Nobody signs in to the pages of this server, so they are read-only. Nothing was changed.";
         Self::new(StatusCode::FORBIDDEN, "Read-only pages", message).with_details(
             None,

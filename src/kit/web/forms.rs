@@ -6,7 +6,7 @@
 //!   (409) is answered on the page of the form. A missing permission and a missing page have a page of their own as
 //!   before;
 //! - *no problem goes unseen*: a problem with a field that the form does not have is shown above the form;
-//! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`FormProblems::give_again`]).
+//! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`FormProblems::mark_removed_value`]).
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl FormProblems {
     }
 
     /// Notes beside a field that it was emptied, because its text may contain a secret.
-    pub fn give_again(&mut self, name: &'static str) {
+    pub fn mark_removed_value(&mut self, name: &'static str) {
         let text = self.fields.entry(name).or_default();
         let note = "The value was removed, because it may contain a secret. Type it again without the secret.";
         if !text.is_empty() {
@@ -105,7 +105,7 @@ pub(crate) fn sentence(text: &str) -> String {
 
 /// Redirects to the path of an accepted form, otherwise answers with the page of the form again. `names` are the
 /// fields of the form.
-pub(crate) async fn taken_or_again<P: Future<Output = Result<Response, WebError>>>(
+pub(crate) async fn redirect_or_page<P: Future<Output = Result<Response, WebError>>>(
     web: &WebState,
     taken: Result<String, WebError>,
     names: &[&'static str],
@@ -163,8 +163,8 @@ mod tests {
     #[test]
     fn a_field_that_was_emptied_says_so_beside_what_is_wrong_with_it() {
         let mut wrong = FormProblems::beside(NAMES, vec![problem("dir", "b")]);
-        wrong.give_again("dir");
-        wrong.give_again("url");
+        wrong.mark_removed_value("dir");
+        wrong.mark_removed_value("url");
         assert!(
             wrong.fields["dir"].starts_with("B. The value was removed"),
             "{wrong:?}"

@@ -210,7 +210,7 @@ impl GuardedRoutes {
         }
         match self.route(request).map(|route| route.access) {
             Some(RouteAccess::Account) => Err(WebError::account_wanted()),
-            Some(RouteAccess::Change) if self.lets_nobody_act() => Err(WebError::only_to_look()),
+            Some(RouteAccess::Change) if self.lets_nobody_act() => Err(WebError::read_only()),
             // A path without a route shows nothing but that fact.
             Some(RouteAccess::Everybody | RouteAccess::Facts | RouteAccess::Change) | None => {
                 Ok(())

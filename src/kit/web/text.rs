@@ -170,7 +170,7 @@ impl PullName {
     pub fn titled(pull: &PullRef, url: &str, title: Option<&str>) -> Self {
         let title = title.map(shown);
         let (short, called) = (
-            pull.subject.called_short(title.as_deref()),
+            pull.subject.short_name(title.as_deref()),
             pull.subject.called(title.as_deref()),
         );
         Self {
@@ -186,7 +186,7 @@ impl PullName {
             repo: shown(pull.repo.full_name()),
             host: pull.repo.host().to_string(),
             number: pull.subject.stored(),
-            short: pull.subject.called_short(None),
+            short: pull.subject.short_name(None),
             called: pull.subject.called(None),
             is_application: pull.subject.is_application(),
             link: None,

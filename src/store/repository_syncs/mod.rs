@@ -140,25 +140,30 @@ impl Store {
 
     /// Requests a sync of all mirrors of a repository, in all data directories, and adds an event to the audit log.
     /// Returns the number of mirrors.
-    pub async fn mirror_ask(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
+    pub async fn mirror_request_sync(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
+        let many = self.mirror_request_sync_in_tx(&mut tx, repo, cause).await?;
         tx.commit().await.map(|()| many)
     }
 
-    /// Like [`Self::mirror_ask`], but first adds a mirror in every data directory that has none.
-    pub async fn mirror_ask_anywhere(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
+    /// Like [`Self::mirror_request_sync`], but first adds a mirror in every data directory that has none.
+    pub async fn mirror_request_sync_anywhere(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
         let data_dir_ids = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "SELECT replica FROM repository_event_cursors ORDER BY replica").fetch_all(db))?;
         for data_dir_id in data_dir_ids {
             know_in_tx(&mut tx, &data_dir_id, repo, self.now()).await?;
         }
-        let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
+        let many = self.mirror_request_sync_in_tx(&mut tx, repo, cause).await?;
         tx.commit().await.map(|()| many)
     }
 
-    async fn mirror_ask_in_tx(&self, tx: &mut Tx, repo: &RepoId, cause: &Cause) -> Result<u64> {
+    async fn mirror_request_sync_in_tx(
+        &self,
+        tx: &mut Tx,
+        repo: &RepoId,
+        cause: &Cause,
+    ) -> Result<u64> {
         let reason = Some(cause.reason.clone()).filter(|reason| !reason.is_empty());
         let asked = SyncRequest {
             at: self.now(),
@@ -176,7 +181,7 @@ impl Store {
         }
         if many > 0 {
             announce_in_tx(tx, News::Mirrors).await?;
-            self.lock_events_in_tx(tx, vec![asked_event(repo, cause)])
+            self.lock_events_in_tx(tx, vec![sync_request_event(repo, cause)])
                 .await?;
         }
         Ok(many)
@@ -256,7 +261,7 @@ impl Store {
     }
 }
 
-fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
+fn sync_request_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
     let reason = format!("{repo}: {}", cause.reason);
     NewLockEvent {
         kind: LockEventKind::SyncAsked,

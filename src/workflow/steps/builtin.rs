@@ -170,7 +170,7 @@ impl<'a> Steps<'a> {
         let shown = self.shown(&args);
         let kept = self
             .exec
-            .run_whole(self.command(args), name.clone(), &shown)
+            .run_to_output(self.command(args), name.clone(), &shown)
             .await?;
         self.plan_is_there(name).map(|()| kept)
     }

@@ -194,7 +194,7 @@ impl Exec<'_> {
     }
 
     /// Runs a program to its end and returns its output, with a mark if the output was cut.
-    pub async fn run_whole(
+    pub async fn run_to_output(
         &self,
         cmd: Cmd,
         name: StepName,

@@ -220,7 +220,7 @@ impl Programs {
         if let Some((_, version)) = known.filter(|(known, _)| Some(*known) == stamp) {
             return Ok(version);
         }
-        let version = self.ask_version(program).await?;
+        let version = self.read_version(program).await?;
         if let Some(stamp) = stamp {
             let mut known = self
                 .known
@@ -231,7 +231,7 @@ impl Programs {
         Ok(version)
     }
 
-    async fn ask_version(&self, program: &Path) -> Result<Version, ToolError> {
+    async fn read_version(&self, program: &Path) -> Result<Version, ToolError> {
         let output = self.ask(program, &["version", "-json"]).await?;
         answered(&output).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),

@@ -88,11 +88,11 @@ impl Tools {
         wanted: Option<&Version>,
     ) -> Result<FoundTool, ToolError> {
         let (Some(downloads), Some(version)) = (&self.downloads, wanted) else {
-            return self.look_for(distribution, wanted).await;
+            return self.find_or_download(distribution, wanted).await;
         };
         // The version is held before the search, so that the result is not removed to free disk space.
         let in_use = downloads.hold(distribution, version);
-        let tool = self.look_for(distribution, wanted).await?;
+        let tool = self.find_or_download(distribution, wanted).await?;
         if !tool.program.starts_with(downloads.dir()) {
             return Ok(tool);
         }
@@ -100,7 +100,7 @@ impl Tools {
         Ok(FoundTool { in_use, ..tool })
     }
 
-    async fn look_for(
+    async fn find_or_download(
         &self,
         distribution: Distribution,
         wanted: Option<&Version>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper::clock::ManualClock;
 use lockkeeper::forges::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
 use lockkeeper::forges::{
-    Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageAsk, PostedComment,
+    Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageQuery, PostedComment,
 };
 use lockkeeper::model::{
     BranchName, CommentId, CommitSha, CommitState, CommitStatus, StatusContext, StatusTarget,
@@ -406,7 +406,7 @@ async fn open_pulls_are_listed_with_the_tag_and_the_budget() {
         .header("x-ratelimit-limit", "5000")
         .header("x-ratelimit-remaining", "4000");
     server.on(OPEN, reply.header("x-ratelimit-reset", "1750003600"));
-    let ask = PageAsk {
+    let ask = PageQuery {
         number: 1,
         etag: None,
     };
@@ -431,7 +431,7 @@ async fn open_pulls_are_listed_with_the_tag_and_the_budget() {
 async fn a_list_that_has_not_changed_is_told_as_such_only_to_whoever_asked_so() {
     let server = ScriptedGitHub::start().await;
     server.on(OPEN, Reply::status(304, &Value::Null));
-    let ask = PageAsk {
+    let ask = PageQuery {
         number: 1,
         etag: Some("W/\"abc\""),
     };
@@ -439,7 +439,7 @@ async fn a_list_that_has_not_changed_is_told_as_such_only_to_whoever_asked_so() 
     assert_eq!((told.page, told.budget), (ListedPage::Unchanged, None));
     assert_eq!(server.asked()[0].header("if-none-match"), "W/\"abc\"");
     server.on(OPEN, Reply::status(304, &Value::Null));
-    let ask = PageAsk {
+    let ask = PageQuery {
         number: 1,
         etag: None,
     };

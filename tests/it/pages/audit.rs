@@ -60,7 +60,7 @@ async fn world() -> World {
             .mirror_know(&"disk-1".parse().unwrap(), &repo)
             .await
             .unwrap();
-        world.store.mirror_ask(&repo, by()).await.unwrap();
+        world.store.mirror_request_sync(&repo, by()).await.unwrap();
     }
     let _all = world
         .store

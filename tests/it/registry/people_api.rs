@@ -414,7 +414,10 @@ async fn tagged(db: &TestDb, repo: &RepoId) {
         most_told: 10,
     };
     let due_at = db.now() + TimeDelta::hours(1);
-    let seen = store.registry_tags_see(repo, &seen, due_at).await.unwrap();
+    let seen = store
+        .registry_tags_record(repo, &seen, due_at)
+        .await
+        .unwrap();
     assert_eq!(seen.new, 1);
     let place = TagPlace {
         repo: repo.clone(),

@@ -432,7 +432,12 @@ async fn a_commit_beside_the_default_branch_is_published_once_it_is_merged(backe
     site.git(REPO, &["update-ref", "refs/heads/feature", &merge]);
     let repo: RepoId = format!("github.test/{REPO}").parse().unwrap();
     site.turn().await;
-    let asked = site.bot.store().mirror_ask(&repo, &by_ops()).await.unwrap();
+    let asked = site
+        .bot
+        .store()
+        .mirror_request_sync(&repo, &by_ops())
+        .await
+        .unwrap();
     assert_eq!(asked, 1);
     site.turn().await;
     assert_eq!(
@@ -729,7 +734,12 @@ async fn a_tag_whose_version_has_other_files_is_not_called_published(backend: Ba
         &["update-ref", "refs/heads/main", branch_tip.as_str()],
     );
     let repo: RepoId = format!("github.test/{REPO}").parse().unwrap();
-    let asked = site.bot.store().mirror_ask(&repo, &by_ops()).await.unwrap();
+    let asked = site
+        .bot
+        .store()
+        .mirror_request_sync(&repo, &by_ops())
+        .await
+        .unwrap();
     assert_eq!(asked, 1);
     site.turn().await;
     assert_snapshot!(site.statuses(REPO, &branch_tip), @r"

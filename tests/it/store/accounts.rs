@@ -918,7 +918,7 @@ async fn tables_are_made_again_while_accounts_change(db: &TestDb) {
     ] {
         execute(db, &damage).await;
     }
-    let state = with_updates(&users, lee, || users.whole_state()).await;
+    let state = with_updates(&users, lee, || users.branches_and_tables()).await;
     let state = state.unwrap();
     // Updates of an account and of a star with wrong rows, and of something else.
     let key = "github:583231".parse().unwrap();
@@ -933,7 +933,7 @@ async fn tables_are_made_again_while_accounts_change(db: &TestDb) {
     assert!(now.watches.is_empty());
     assert_eq!(now.words.len(), 1, "those of the account that has changed");
 
-    let state = users.whole_state().await.unwrap();
+    let state = users.branches_and_tables().await.unwrap();
     for time in ["first", "second"] {
         let reindexed = users.reindex(&by, &state).await.unwrap();
         assert_eq!((reindexed.written, reindexed.left), (1, 0), "{time} time");

@@ -17,7 +17,7 @@ use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, CommandId, CommandKind, CommandOutcome, CommitSha,
     Concern, DeliveryId, ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState,
-    ProjectOutcome, PullHead, PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews,
+    ProjectOutcome, PullHead, PullRef, PullState, RepoUrl, RepositoryChange, RepositoryEventKind,
     Rights, RunKind, Sha256Digest, Subject,
 };
 use lockkeeper::seal::SigningKey;
@@ -490,7 +490,7 @@ async fn work(db: &TestDb) {
     store.lock_list_of_pull(&pull).await.unwrap();
     store.lock_part(None, Some(&lock), 20).await.unwrap();
     store
-        .lock_list_called(&"acme/r100/hot/default".parse().unwrap())
+        .lock_list_named(&"acme/r100/hot/default".parse().unwrap())
         .await
         .unwrap();
     store.lock_list_idle(db.now(), Some(&lock)).await.unwrap();
@@ -709,7 +709,7 @@ async fn tags(db: &TestDb) {
         most_told: 9,
     };
     store
-        .registry_tags_see(&repo, &seen, db.now())
+        .registry_tags_record(&repo, &seen, db.now())
         .await
         .unwrap();
     let off = store
@@ -776,7 +776,7 @@ async fn stars(db: &TestDb, pull: &PullRef) {
 /// only once.
 async fn mirrors(db: &TestDb) {
     let (store, data_dir_id) = (db.store(), "home".parse().unwrap());
-    let news = RepositoryNews {
+    let news = RepositoryChange {
         repo: "github.com/acme/s1000001".parse().unwrap(),
         kind: RepositoryEventKind::Push,
     };
@@ -796,7 +796,7 @@ async fn mirrors(db: &TestDb) {
         .mirror_change(&orphans[0].0, &orphans[0].1, &orphaned)
         .await
         .unwrap();
-    store.mirror_ask(&news.repo, by()).await.unwrap();
+    store.mirror_request_sync(&news.repo, by()).await.unwrap();
     let row = store
         .mirror_get(&data_dir_id, &news.repo)
         .await

@@ -13,7 +13,7 @@ store_test!(
 async fn names(db: &TestDb, name: &str) -> Vec<String> {
     let found = db
         .store()
-        .lock_list_called(&LockName::new(name).unwrap())
+        .lock_list_named(&LockName::new(name).unwrap())
         .await
         .unwrap();
     found

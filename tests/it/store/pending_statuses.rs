@@ -132,7 +132,7 @@ async fn of_many_that_mend_a_status_one_does(db: &TestDb) {
     let mend = async || {
         db.reopen()
             .await
-            .status_mend(&status, &job("set_status"))
+            .status_end_abandoned(&status, &job("set_status"))
             .await
             .unwrap()
     };
@@ -155,7 +155,7 @@ async fn a_status_that_a_newer_command_has_set_is_not_mended_for_the_older(db: &
     db.store().status_promise(&promise(newer)).await.unwrap();
     assert!(
         !db.store()
-            .status_mend(&promise(older), &job("set_status"))
+            .status_end_abandoned(&promise(older), &job("set_status"))
             .await
             .unwrap()
     );

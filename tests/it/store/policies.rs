@@ -1106,7 +1106,7 @@ async fn a_closed_pull_loses_its_approvals(db: &TestDb) {
         let closing = store.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]);
         match number {
             1 => assert_eq!(closing.await.unwrap(), []),
-            2 => assert_eq!(store.pull_gone(&pull, by()).await.unwrap(), []),
+            2 => assert_eq!(store.pull_close_missing(&pull, by()).await.unwrap(), []),
             _ => {
                 let gate = gate(store, &plan, std::slice::from_ref(&sticky)).await;
                 let ApplyGate::Granted(grant) = gate.unwrap() else {

@@ -64,7 +64,7 @@ async fn see_with(db: &TestDb, tags: &[(&str, char)], seen: (usize, usize, usize
     };
     let due_at = db.now() + TimeDelta::minutes(5);
     db.store()
-        .registry_tags_see(&repo(), &seen, due_at)
+        .registry_tags_record(&repo(), &seen, due_at)
         .await
         .unwrap()
 }

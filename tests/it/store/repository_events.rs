@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::model::{
-    DataDirId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState,
+    DataDirId, MirrorEvent, MirrorState, RepoId, RepositoryChange, RepositoryEventKind, SyncState,
 };
 use lockkeeper::store::{
     Accepted, EventWalk, HeadUpdate, MirrorQuery, MirrorsDue, NewDelivery, Store,
@@ -33,8 +33,8 @@ fn repo(name: &str) -> RepoId {
     format!("github.com/acme/{name}").parse().unwrap()
 }
 
-fn push(name: &str) -> RepositoryNews {
-    RepositoryNews {
+fn push(name: &str) -> RepositoryChange {
+    RepositoryChange {
         repo: repo(name),
         kind: RepositoryEventKind::Push,
     }
@@ -297,7 +297,10 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
         "what nobody has any more waits until somebody uses it"
     );
     assert_eq!(
-        store.mirror_ask(&repo("evicted"), by()).await.unwrap(),
+        store
+            .mirror_request_sync(&repo("evicted"), by())
+            .await
+            .unwrap(),
         2,
         "or asks for it"
     );
@@ -309,7 +312,7 @@ async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) 
         .repository_event_begin(&data_dir_id("a"))
         .await
         .unwrap();
-    let told = |name: &str, kind| RepositoryNews { kind, ..push(name) };
+    let told = |name: &str, kind| RepositoryChange { kind, ..push(name) };
     for news in [
         told("given", RepositoryEventKind::Changed),
         told("given-and-pushed", RepositoryEventKind::Changed),

@@ -458,11 +458,17 @@ async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
     }
     db.know("other").await;
     assert_eq!(
-        db.store().mirror_ask(&repo("infra"), by()).await.unwrap(),
+        db.store()
+            .mirror_request_sync(&repo("infra"), by())
+            .await
+            .unwrap(),
         2
     );
     assert_eq!(
-        db.store().mirror_ask(&repo("nowhere"), by()).await.unwrap(),
+        db.store()
+            .mirror_request_sync(&repo("nowhere"), by())
+            .await
+            .unwrap(),
         0
     );
     let events = db.store().lock_event_list(10).await.unwrap();

@@ -321,7 +321,7 @@ async fn turns_become_one_command(db: &TestDb) {
             .collect::<Vec<_>>(),
         [project("a"), project("b")]
     );
-    let asks = lockkeeper::locks::ask_list(&seen[0].1).unwrap();
+    let asks = lockkeeper::locks::read_queued_plans(&seen[0].1).unwrap();
     assert_eq!(asks[0].extra_args, ["-lock=false"]);
     let none = |turns: Vec<_>| {
         turns

@@ -94,7 +94,13 @@ impl Bot {
     }
 
     pub(super) async fn ask_for_sync(&self) {
-        assert_eq!(self.store().mirror_ask(&infra(), by()).await.unwrap(), 1);
+        assert_eq!(
+            self.store()
+                .mirror_request_sync(&infra(), by())
+                .await
+                .unwrap(),
+            1
+        );
     }
 
     pub(super) fn fetches(&self) -> usize {

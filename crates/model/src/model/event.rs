@@ -18,7 +18,7 @@ pub enum Event {
     /// A change of whole repositories, whose mirrors need a sync.
     Repositories {
         /// Changed repositories; at least one.
-        news: Vec<RepositoryNews>,
+        news: Vec<RepositoryChange>,
     },
     /// A delivery that needs no action. The reason is stored with the delivery.
     Ignored {
@@ -29,7 +29,7 @@ pub enum Event {
 
 /// A change of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct RepositoryNews {
+pub struct RepositoryChange {
     /// Repository of the change.
     pub repo: RepoId,
     /// Kind of the change.
@@ -134,11 +134,11 @@ impl Event {
     }
 
     /// Returns the repositories that changed, if any.
-    pub fn news(&self) -> Vec<RepositoryNews> {
+    pub fn repository_changes(&self) -> Vec<RepositoryChange> {
         match self {
             Self::Pull(event) => {
                 let (repo, kind) = (event.pull.repo.clone(), RepositoryEventKind::Pull);
-                vec![RepositoryNews { repo, kind }]
+                vec![RepositoryChange { repo, kind }]
             }
             Self::Repositories { news } => news.clone(),
             Self::Comment(_) | Self::Ignored { .. } => Vec::new(),

@@ -243,7 +243,7 @@ impl LockEvent {
         self.event
             .pull
             .as_ref()
-            .map(|pull| pull.subject.called_short(self.title.as_deref()))
+            .map(|pull| pull.subject.short_name(self.title.as_deref()))
     }
 }
 

@@ -43,7 +43,7 @@ pub use application::{
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use comment::CommentId;
 pub use concern::{Concern, InvalidConcern};
-pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
+pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryChange};
 pub use forge_repo::ForgeRepo;
 pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId,

@@ -189,7 +189,7 @@ impl Subject {
     /// Returns the name for lists that contain only pulls and applications: `#12`,
     /// `application network (branch main)`.
     #[must_use]
-    pub fn called_short(self, title: Option<&str>) -> String {
+    pub fn short_name(self, title: Option<&str>) -> String {
         match self {
             Self::Pull(number) => format!("#{number}"),
             Self::Application(_) => self.called(title),
@@ -427,7 +427,7 @@ mod tests {
             [
                 number.called(title),
                 number.called(None),
-                number.called_short(title),
+                number.short_name(title),
                 at.to_string(),
             ]
             .join(", ")

@@ -50,7 +50,7 @@ impl CheckAccountsArgs {
         }
         let storage = self.flags.database.storage()?;
         let users = AllUsers::new(open_database(&storage).await?, "localhost");
-        let state = users.whole_state().await?;
+        let state = users.branches_and_tables().await?;
         let mut checked = CheckedCopy::of_server(&state.copy);
         checked.index(&state.copy, &state.tables);
         // A change stays known, so those that the stars of that moment could name are among them.
@@ -136,7 +136,7 @@ pub(super) async fn reindex(
 ) -> ExitResult {
     let (mut written, mut attempt) = (0, 1);
     let (state, reindexed) = loop {
-        let state = users.whole_state().await?;
+        let state = users.branches_and_tables().await?;
         let reindexed = users.reindex(&cli_actor(), &state).await?;
         written += reindexed.written;
         if reindexed.left == 0 || attempt == REINDEX_ATTEMPTS {

@@ -238,7 +238,7 @@ impl Views {
         let refs = self.readable(users, caller).await?;
         let (repo, shared) = if caller.shares_objects() {
             let (all, used) = self.everything(users).await?;
-            (ServedRepo::open_beside(&all, dir)?, Some(used))
+            (ServedRepo::open_sharing_objects(&all, dir)?, Some(used))
         } else {
             (ServedRepo::open(&self.settings, dir)?, None)
         };

@@ -43,7 +43,7 @@ impl ReadDelivery {
         }
         let name = renames::settle(ctx, told, Some(attempt.lease.id)).await?;
         let event = self.event.clone().in_repo(&name);
-        for news in event.news() {
+        for news in event.repository_changes() {
             if owners::service(ctx, &news.repo).await? == Service::Served {
                 ctx.store.repository_event_append(&news).await?;
             }

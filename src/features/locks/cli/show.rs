@@ -12,7 +12,7 @@ pub(super) fn line(lock: &Lock) -> String {
         "{} {} of {} by {} since {}: {}",
         lock.id,
         lock.key,
-        lock.pull.subject.called_short(lock.title.as_deref()),
+        lock.pull.subject.short_name(lock.title.as_deref()),
         lock.holder,
         time(lock.taken_at),
         lock.reason

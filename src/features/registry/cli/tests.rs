@@ -143,7 +143,7 @@ impl Machine {
                 most_told: 10,
             };
             let due_at = SystemClock.now();
-            let seen = store.registry_tags_see(repo, &seen, due_at).await;
+            let seen = store.registry_tags_record(repo, &seen, due_at).await;
             assert_eq!(seen.unwrap().new, 1);
             let uses = BTreeSet::from([BranchUse {
                 dir: "net".parse().unwrap(),

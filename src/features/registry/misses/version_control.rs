@@ -264,7 +264,7 @@ impl VersionControl {
             match Box::pin(self.package(key, files, (place, path))).await {
                 Ok(package) => return Ok(package),
                 Err(FilesFault::Refused(refusal)) => return Err(refusal),
-                Err(FilesFault::Unread(error)) => tell_unread(repository, &expected, &error),
+                Err(FilesFault::Unread(error)) => log_unread(repository, &expected, &error),
             }
         }
         let commit = scratch.fetch(&wanted).await?;
@@ -306,7 +306,7 @@ impl VersionControl {
         match self.mirrors.mirrored_files(&repo, commit).await {
             Ok(files) => files,
             Err(error) => {
-                tell_unread(repository, commit, &error);
+                log_unread(repository, commit, &error);
                 None
             }
         }
@@ -444,7 +444,7 @@ fn internal<E: std::error::Error + 'static>(error: &E) -> SourceRefusal {
 }
 
 /// Logs that files are fetched from their host because our mirror is damaged or gone.
-fn tell_unread(repository: &GoRepository, commit: &CommitSha, error: &GitError) {
+fn log_unread(repository: &GoRepository, commit: &CommitSha, error: &GitError) {
     warn!(
         repository = %repository.url,
         %commit,

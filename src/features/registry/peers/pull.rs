@@ -165,7 +165,7 @@ impl PeerExchange {
             let peers = Arc::clone(self);
             // A task of its own, so that a page that was begun is merged although nobody waits for it any more.
             tokio::spawn(async move {
-                if let Err(error) = peers.ask_one(&peer.name, asked_at).await {
+                if let Err(error) = peers.read_log_of(&peer.name, asked_at).await {
                     let (peer, error) = (peer.name.as_str(), describe_error(&error));
                     warn!(peer, error, "Cannot ask a peer for a missing version");
                 }
@@ -180,7 +180,11 @@ impl PeerExchange {
     }
 
     /// Reads the log of a peer, unless somebody has begun to do so after `asked_at`.
-    async fn ask_one(&self, name: &DeploymentName, asked_at: Instant) -> Result<(), RegistryError> {
+    async fn read_log_of(
+        &self,
+        name: &DeploymentName,
+        asked_at: Instant,
+    ) -> Result<(), RegistryError> {
         let last = {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(asked.entry(name.clone()).or_default())

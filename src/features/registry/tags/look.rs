@@ -238,7 +238,7 @@ impl Look<'_> {
         let changes = self
             .ctx
             .store
-            .registry_tags_see(repo, &seen, due_at)
+            .registry_tags_record(repo, &seen, due_at)
             .await?;
         let TagChanges {
             new,

@@ -308,7 +308,7 @@ impl Store {
     }
 
     /// Records all tags of a repository, and the time of the next look.
-    pub async fn registry_tags_see(
+    pub async fn registry_tags_record(
         &self,
         repo: &RepoId,
         seen: &SeenTags<'_>,
@@ -355,7 +355,7 @@ impl Store {
                 }
                 move_add_in_tx(&mut tx, repo, old, current, now).await?;
             }
-            gone_in_tx(&mut tx, repo, old, now).await?;
+            mark_gone_in_tx(&mut tx, repo, old, now).await?;
         }
         let is_whole = new.len() <= seen.most_new && gone < seen.most_new;
         changes.new = new.len().min(seen.most_new);
@@ -702,7 +702,12 @@ async fn move_add_in_tx(
 }
 
 /// Records that a tag does not lead to a commit any more, or forgets that it did.
-async fn gone_in_tx(tx: &mut Tx, repo: &RepoId, old: &KnownTag, now: DateTime<Utc>) -> Result<()> {
+async fn mark_gone_in_tx(
+    tx: &mut Tx,
+    repo: &RepoId,
+    old: &KnownTag,
+    now: DateTime<Utc>,
+) -> Result<()> {
     let (tag, commit) = (&old.tag, &old.commit_sha);
     if old.has_published {
         let gone = "UPDATE registry_tags SET gone_at = $4 WHERE repo = $1 AND tag = $2 AND commit_sha = $3";

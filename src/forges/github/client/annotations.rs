@@ -48,7 +48,7 @@ struct RunOutputAnswer {
 
 /// Answer to a new check run.
 #[derive(Deserialize)]
-struct MadeRunAnswer {
+struct CreatedCheckRun {
     id: u64,
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn annotate(
             });
             let call = Call::post(runs.clone(), body, what.as_str()).with_permit(permit);
             let answer = github.credentials.send(&github.wire, repo, &call).await?;
-            let made: MadeRunAnswer = answer.json(&github.wire.host, &call.what)?;
+            let made: CreatedCheckRun = answer.json(&github.wire.host, &call.what)?;
             (made.id, first.len())
         }
     };

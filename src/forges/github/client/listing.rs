@@ -9,7 +9,7 @@ use super::answers::PullAnswer;
 use super::call::{Call, RequestFailure};
 use super::pages::{PAGE, has_more};
 use super::{GitHub, repo_path};
-use crate::forges::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
+use crate::forges::{ListedPage, ListedPull, OpenPulls, PageQuery, RequestBudget};
 use crate::model::{PullNumber, PullRef, RepoId};
 
 /// Maximum length of a stored tag; GitHub's have 68 characters.
@@ -19,7 +19,7 @@ const MAX_ETAG: usize = 200;
 pub(super) async fn open_pulls(
     github: &GitHub,
     repo: &RepoId,
-    page: PageAsk<'_>,
+    page: PageQuery<'_>,
 ) -> Result<OpenPulls, RequestFailure> {
     let query = format!(
         "state=open&sort=created&direction=asc&per_page={PAGE}&page={}",

@@ -45,7 +45,8 @@ use self::pages::Pages;
 use self::wire::Wire;
 use super::super::{
     AnnotateAnswer, Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource,
-    MergeAnswer, OpenPulls, PageAsk, PostedComment, RateGates, RepoAccess, RepoFacts, WritePermit,
+    MergeAnswer, OpenPulls, PageQuery, PostedComment, RateGates, RepoAccess, RepoFacts,
+    WritePermit,
 };
 use super::GitHubWebhook;
 use crate::clock::Clock;
@@ -273,7 +274,11 @@ impl Forge for GitHub {
         }
     }
 
-    async fn open_pulls(&self, repo: &RepoId, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {
+    async fn open_pulls(
+        &self,
+        repo: &RepoId,
+        page: PageQuery<'_>,
+    ) -> Result<OpenPulls, ForgeError> {
         Ok(listing::open_pulls(self, repo, page).await?)
     }
 

@@ -3,7 +3,7 @@
 use super::payload::{PayloadError, ignored, repo_id};
 use super::shape::{GrantPayload, InstallPayload, Repository, RepositoryPayload};
 use crate::forges::ParsedDelivery;
-use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
+use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryChange, RepositoryEventKind};
 
 /// Converts a `push` delivery.
 pub(super) fn pushed(
@@ -31,7 +31,7 @@ fn news_of(payload: &RepositoryPayload, host: &HostName) -> Result<Event, Payloa
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
     Ok(Event::Repositories {
-        news: vec![RepositoryNews { repo, kind }],
+        news: vec![RepositoryChange { repo, kind }],
     })
 }
 
@@ -161,9 +161,9 @@ fn all(
     repos: &[Repository],
     kind: RepositoryEventKind,
     host: &HostName,
-) -> Result<Vec<RepositoryNews>, PayloadError> {
+) -> Result<Vec<RepositoryChange>, PayloadError> {
     let one = |repo: &Repository| {
-        Ok(RepositoryNews {
+        Ok(RepositoryChange {
             repo: repo_id(host, &repo.full_name)?,
             kind,
         })
@@ -180,8 +180,14 @@ mod tests {
     use super::*;
 
     fn told(parsed: Result<ParsedDelivery, PayloadError>) -> Vec<String> {
-        let word = |news: RepositoryNews| format!("{} {}", news.kind, news.repo);
-        parsed.unwrap().event.news().into_iter().map(word).collect()
+        let word = |news: RepositoryChange| format!("{} {}", news.kind, news.repo);
+        parsed
+            .unwrap()
+            .event
+            .repository_changes()
+            .into_iter()
+            .map(word)
+            .collect()
     }
 
     fn named(parsed: &ParsedDelivery) -> Vec<String> {

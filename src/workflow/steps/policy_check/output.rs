@@ -35,7 +35,7 @@ impl Steps<'_> {
     }
 
     /// Shows the lines of a text on the page of the run.
-    pub(super) async fn say_lines(&self, text: &str) {
+    pub(super) async fn push_lines(&self, text: &str) {
         let mut lines = text.lines();
         for line in lines.by_ref().take(MAX_LINES) {
             self.exec.output.say(line).await;

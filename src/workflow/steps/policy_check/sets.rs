@@ -32,7 +32,7 @@ impl Steps<'_> {
                 PolicyEngine::Embedded => self.with_engine(check, &set.0).await,
             };
             let evaluated = evaluated.unwrap_or_else(|why| PolicyEvaluation::missing(why, ""));
-            self.say_lines(&evaluated.output).await;
+            self.push_lines(&evaluated.output).await;
             let verdict = work.verdict(set, evaluated);
             check.verdicts.insert(set.0.name.clone(), verdict);
         }

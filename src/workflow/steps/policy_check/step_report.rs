@@ -57,7 +57,7 @@ impl Steps<'_> {
                 };
                 let report = self.captured().await;
                 let report = report.map_err(|error| failed(name, StepFailure::Disk(error)))?;
-                self.say_lines(&report).await;
+                self.push_lines(&report).await;
                 (report, succeeded, false)
             }
         };

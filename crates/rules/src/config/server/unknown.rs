@@ -73,7 +73,7 @@ fn is_harmless(absent: &UnsupportedFlag, text: &str) -> bool {
 }
 
 /// Returns the warning for people who switch off a feature that is always on.
-fn told_if_off(absent: &UnsupportedFlag, text: &str) -> Option<&'static str> {
+fn always_on_warning(absent: &UnsupportedFlag, text: &str) -> Option<&'static str> {
     absent
         .off
         .filter(|_| parse_switch(text.trim()) == Some(false))
@@ -82,7 +82,7 @@ fn told_if_off(absent: &UnsupportedFlag, text: &str) -> Option<&'static str> {
 /// Checks the value of a missing flag. An invalid value is reported even if the flag has no effect.
 fn check_value(reader: &mut SettingReader<'_>, absent: &UnsupportedFlag, given: &GivenValue<'_>) {
     if let (Some(way_out), AbsentReason::Always(why)) =
-        (told_if_off(absent, given.text), absent.reason)
+        (always_on_warning(absent, given.text), absent.reason)
     {
         let subject = subject(absent);
         return reader.warn(StartupWarning::about(format!(

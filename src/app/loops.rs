@@ -138,7 +138,7 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
         Ok(())
     });
     spawn_every(tasks, leases::LOOK_EVERY, ended, replica, |r| async move {
-        r.ctx.server.leases.look();
+        r.ctx.server.leases.cancel_expiring();
         Ok(())
     });
 }
@@ -174,18 +174,18 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = heard(wake_ups.as_mut()) => {}
+            () = wait_for_wake_up(wake_ups.as_mut()) => {}
             () = until.cancelled() => {}
         }
     }
 }
 
 /// Waits for a wake-up and a moment longer, so that one look covers a series of changes.
-async fn heard(wake_ups: Option<&mut (WakeUps, Duration)>) {
+async fn wait_for_wake_up(wake_ups: Option<&mut (WakeUps, Duration)>) {
     let Some((wake_ups, gather)) = wake_ups else {
         return std::future::pending().await;
     };
-    wake_ups.heard().await;
+    wake_ups.wait().await;
     tokio::time::sleep(*gather).await;
 }
 
@@ -264,7 +264,7 @@ async fn next(
             }
         };
         tokio::select! {
-            () = wake_ups.heard() => {}
+            () = wake_ups.wait() => {}
             () = tokio::time::sleep(pause) => {}
             () = closing.cancelled() => {}
         }

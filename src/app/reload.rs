@@ -103,7 +103,7 @@ pub(super) fn show(ctx: &ServerCtx) {
 
 /// Logs the result of a requested look that found no change or failed. `look` and `look_at_accounts` log all other
 /// results.
-pub(super) fn tell(flag: &str, look: anyhow::Result<FileCheck>, state: Option<FileState>) {
+pub(super) fn log_result(flag: &str, look: anyhow::Result<FileCheck>, state: Option<FileState>) {
     match (look, state) {
         (
             Ok(FileCheck::Same),

@@ -140,9 +140,9 @@ impl Server {
     /// Reads the files of `--repo-config` and `--web-accounts-file` again, and logs the result.
     pub async fn reload(&self) {
         let look = self.replica.tick_repo_config().await;
-        reload::tell("--repo-config", look, self.ctx().live.file());
+        reload::log_result("--repo-config", look, self.ctx().live.file());
         let look = self.replica.tick_web_accounts().await;
-        reload::tell(
+        reload::log_result(
             "--web-accounts-file",
             look,
             self.ctx().settings.web_accounts.file(),

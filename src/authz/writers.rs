@@ -30,7 +30,7 @@ pub(super) async fn by_permission(
     {
         return Ok(Decision::Granted);
     }
-    let answer = ask(ctx, at, who.name(), is_asked_fresh(action)).await?;
+    let answer = permission_on_forge(ctx, at, who.name(), is_asked_fresh(action)).await?;
     Ok(if answer == PermissionAnswer::Yes {
         Decision::Granted
     } else {
@@ -42,7 +42,7 @@ pub(super) async fn by_permission(
 /// decision asks again.
 pub(super) async fn ask_early(ctx: &Ctx, who: &Identity, action: Action, at: &RepoId) {
     if ctx.settings.permissions.commenters == Commenters::Writers && !is_asked_fresh(action) {
-        ask(ctx, at, who.name(), false).await.ok();
+        permission_on_forge(ctx, at, who.name(), false).await.ok();
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn by_authors(
         }
     }
     for login in people {
-        let answer = ask(ctx, at, login, false).await?;
+        let answer = permission_on_forge(ctx, at, login, false).await?;
         if answer != PermissionAnswer::Yes {
             return Ok(Decision::Denied(Box::new(denial_of_fork(
                 ctx, at, login, &answer,
@@ -93,7 +93,7 @@ enum PermissionAnswer {
 }
 
 /// Asks the forge. Temporary errors go to the caller, which waits or gives up.
-async fn ask(
+async fn permission_on_forge(
     ctx: &Ctx,
     at: &RepoId,
     login: &str,

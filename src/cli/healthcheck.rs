@@ -28,13 +28,13 @@ impl SubcommandArgs for HealthcheckArgs {
             Some(url) => url,
             None => local_url(&settings_file::add(environment::read()?).0),
         };
-        block_on(ask(&url))??;
+        block_on(check_health(&url))??;
         terminal.line(format_args!("{url}: the server is alive"))?;
         Ok(ExitStatus::Success)
     }
 }
 
-async fn ask(url: &str) -> anyhow::Result<()> {
+async fn check_health(url: &str) -> anyhow::Result<()> {
     // The certificate does not cover the address of this machine, and the request contains nothing secret.
     let client = reqwest::Client::builder()
         .timeout(DEADLINE)
@@ -136,12 +136,12 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_good_answer_is_healthy() {
-        assert!(ask(&answer_once("200 OK")).await.is_ok());
+        assert!(check_health(&answer_once("200 OK")).await.is_ok());
         let url = answer_once("503 Service Unavailable");
         assert_eq!(
-            ask(&url).await.unwrap_err().to_string(),
+            check_health(&url).await.unwrap_err().to_string(),
             format!("{url} returned 503 Service Unavailable")
         );
-        assert!(ask("http://127.0.0.1:1/healthz").await.is_err());
+        assert!(check_health("http://127.0.0.1:1/healthz").await.is_err());
     }
 }

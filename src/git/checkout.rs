@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::integrity::{COMMON, leads_here};
 use super::kept::{self, Committed};
 use super::known::{FileClock, VerifiedFiles};
@@ -352,7 +352,7 @@ impl Mirror {
     ) -> Result<(), GitError> {
         let (admin, _) = self.worktree(doing, dir)?;
         let (locks, dir) = (Arc::clone(&self.locks), dir.to_owned());
-        apart(move || locks.known.remember_written(&dir, &admin, verified))
+        run_blocking(move || locks.known.remember_written(&dir, &admin, verified))
             .await
             .map_err(GitError::from_io(doing))
     }
@@ -477,7 +477,7 @@ impl Mirror {
         // run has changed. With it, git writes only what differs.
         let kept_index = same_extent && {
             let (locks, dir, admin) = (Arc::clone(&self.locks), dir.to_owned(), admin.to_owned());
-            apart(move || locks.known.has_index(&dir, &admin))
+            run_blocking(move || locks.known.has_index(&dir, &admin))
                 .await
                 .map_err(GitError::from_io(doing))?
         };
@@ -490,7 +490,7 @@ impl Mirror {
         self.locks.known.forget_index(dir);
         if !same {
             let dir = dir.to_owned();
-            apart(move || kept::sweep_unseen(&dir))
+            run_blocking(move || kept::sweep_unseen(&dir))
                 .await
                 .flatten()
                 .map_err(GitError::from_io(doing))?;
@@ -524,11 +524,11 @@ impl Mirror {
     ) -> Result<(), GitError> {
         let committed = self.committed(&place.dir).await;
         let (dir, aside) = (place.dir.clone(), place.aside.clone());
-        let put = apart(move || kept::put_aside(&dir, &aside, &committed)).await;
+        let put = run_blocking(move || kept::put_aside(&dir, &aside, &committed)).await;
         put.flatten().map_err(GitError::from_io(doing))?;
         self.add(doing, &place.dir, commit, extent).await?;
         let (dir, aside) = (place.dir.clone(), place.aside.clone());
-        apart(move || kept::put_back(&aside, &dir))
+        run_blocking(move || kept::put_back(&aside, &dir))
             .await
             .flatten()
             .map_err(GitError::from_io(doing))

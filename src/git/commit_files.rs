@@ -20,7 +20,7 @@ use gix_object::Kind;
 use lockkeeper_registry::git_archive::{ArchivedFile, read_git_archive};
 use tempfile::TempDir;
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::environment::git_in;
 use super::fetch::FETCH;
 use super::foreign_repository::valid_time;
@@ -205,7 +205,7 @@ impl Mirror {
         self.check_integrity(&doing)?;
         let borrowed = has_objects.then(|| self.dir().join("objects"));
         let scratch = self.settings.data_dir.join(SCRATCH);
-        let dir = apart(move || make(&scratch, borrowed.as_deref()))
+        let dir = run_blocking(move || make(&scratch, borrowed.as_deref()))
             .await
             .and_then(|made| made)
             .map_err(GitError::from_io(&doing))?;
@@ -406,7 +406,7 @@ impl CommitSnapshot {
             return Err(GitError::from_output(doing, &output, None).into());
         }
         let archive = output.stdout.bytes;
-        let read = apart(move || read_git_archive(archive.as_slice(), limits.bytes)).await;
+        let read = run_blocking(move || read_git_archive(archive.as_slice(), limits.bytes)).await;
         match read.and_then(|read| read) {
             Ok(files) => Ok(Some(files)),
             Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => Err(too_large()),
@@ -462,7 +462,7 @@ impl CommitSnapshot {
         look: impl FnOnce(&ObjectDb) -> Result<T, ObjectError> + Send + 'static,
     ) -> Result<T, GitError> {
         let (doing, dir) = (reading(&self.commit), self.dir.path().to_owned());
-        let looked = apart(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
+        let looked = run_blocking(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
         let Ok(looked) = tokio::time::timeout(self.settings.deadline, looked).await else {
             let message = "reading the commit took too long".to_owned();
             return Err(GitError::TimedOut { doing, message });

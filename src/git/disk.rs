@@ -51,7 +51,7 @@ impl Git {
     /// Returns the disk use of everything below `mirrors/` and `checkouts/`.
     pub async fn disk_use(&self) -> io::Result<Vec<DiskUse>> {
         let settings = std::sync::Arc::clone(&self.settings);
-        apart(move || {
+        run_blocking(move || {
             let count = |(part, dir): (DiskPart, PathBuf)| {
                 let mut count = Count::default();
                 for dir in places(&part, &dir) {
@@ -79,7 +79,7 @@ impl Git {
             DiskPart::Checkouts(pull) => Some(pull),
             DiskPart::Mirror(_) => None,
         };
-        apart(move || {
+        run_blocking(move || {
             parts(&settings.data_dir)
                 .into_iter()
                 .filter_map(of)
@@ -93,7 +93,7 @@ impl Mirror {
     /// Returns the disk use of the mirror in bytes, without checkouts; zero when there is no mirror.
     pub async fn size(&self) -> io::Result<u64> {
         let dir = self.dir().to_owned();
-        apart(move || {
+        run_blocking(move || {
             let mut count = Count::default();
             count.walk(&dir);
             count.bytes
@@ -166,19 +166,19 @@ impl Mirror {
 fn places(part: &DiskPart, dir: &Path) -> Vec<PathBuf> {
     let beside = match part {
         DiskPart::Checkouts(_) => Vec::new(),
-        DiskPart::Mirror(_) => vec![place::beside(dir), place::replaced(dir)],
+        DiskPart::Mirror(_) => vec![place::replacement_path(dir), place::replaced(dir)],
     };
     std::iter::once(dir.to_owned()).chain(beside).collect()
 }
 
 /// Removes a directory, which may be large.
 pub(super) async fn removed(doing: &str, dir: PathBuf) -> Result<(), GitError> {
-    let removed = apart(move || remove_all(&dir)).await.flatten();
+    let removed = run_blocking(move || remove_all(&dir)).await.flatten();
     removed.map_err(GitError::from_io(doing))
 }
 
 /// Runs slow disk work apart from the asynchronous threads.
-pub(super) async fn apart<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work)
@@ -369,7 +369,7 @@ mod tests {
         // After a killed rebuild, nothing else may be left.
         fs::remove_dir_all(dir.path().join("checkouts")).unwrap();
         fs::rename(&mirror, place::replaced(&mirror)).unwrap();
-        fs::create_dir(place::beside(&mirror)).unwrap();
+        fs::create_dir(place::replacement_path(&mirror)).unwrap();
         let part = DiskPart::Mirror(repo);
         assert_eq!(parts(dir.path()), [(part.clone(), mirror.clone())]);
         assert_eq!(

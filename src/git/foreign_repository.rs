@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use url::Url;
 
 use super::commit_files::{CommitSnapshot, make};
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::environment::git_to_foreign;
 use super::{GitError, GitSettings};
 use crate::model::CommitSha;
@@ -203,7 +203,7 @@ impl ForeignRepository {
 
     async fn check_size(&self) -> Result<(), GitError> {
         let dir = self.dir.path().to_owned();
-        let size = apart(move || size_of(&dir)).await.unwrap_or(0);
+        let size = run_blocking(move || size_of(&dir)).await.unwrap_or(0);
         if size <= self.most {
             return Ok(());
         }

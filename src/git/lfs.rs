@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::mirror::{make_dir, remove_all};
 use super::parts_upkeep::now_on;
 use super::remote::Checked;
@@ -131,7 +131,7 @@ impl Mirror {
             .filter_map(objects::path_of)
             .collect();
         let mut reader = self.reader(commit);
-        let read = apart(move || {
+        let read = run_blocking(move || {
             let texts = paths.into_iter().map(|path| {
                 let text = reader.read(&path, MAX_POINTER)?;
                 Ok((path, text))

@@ -69,7 +69,7 @@ impl Mirror {
         let mut talk = cmd
             .dialogue()
             .map_err(|error| GitError::from_process(&doing, error))?;
-        match ask(&mut talk, request, listed)
+        match list_refs(&mut talk, request, listed)
             .await
             .map_err(|error| GitError::from_process(&doing, error))?
         {
@@ -104,7 +104,7 @@ enum LsRefsResult {
     BrokeOff,
 }
 
-type Heard<T> = Result<T, crate::process::ProcessError>;
+type DialogueResult<T> = Result<T, crate::process::ProcessError>;
 
 /// Builds a request, given the format of ids if the forge names one.
 type RequestBuilder<'a> = &'a (dyn Fn(Option<&[u8]>) -> Vec<u8> + Sync);
@@ -112,12 +112,12 @@ type RequestBuilder<'a> = &'a (dyn Fn(Option<&[u8]>) -> Vec<u8> + Sync);
 /// Converts a line of the answer to lines of `git ls-remote`.
 type LineReader = fn(&[u8]) -> Vec<u8>;
 
-async fn ask(
+async fn list_refs(
     talk: &mut Dialogue,
     request: RequestBuilder<'_>,
     listed: LineReader,
-) -> Heard<LsRefsResult> {
-    talk.say(b"stateless-connect git-upload-pack\n").await?;
+) -> DialogueResult<LsRefsResult> {
+    talk.send(b"stateless-connect git-upload-pack\n").await?;
     match talk.line(100).await?.as_deref() {
         Some(b"") => {}
         Some(b"fallback") => return Ok(LsRefsResult::CannotBeAsked),
@@ -130,7 +130,7 @@ async fn ask(
                 format = format.or_else(|| line.starts_with(b"object-format=").then_some(line));
             }
             Some(Packet::Flush) => {
-                talk.say(&request(format.as_deref())).await?;
+                talk.send(&request(format.as_deref())).await?;
                 return refs(talk, listed).await;
             }
             Some(Packet::Other) | None => return Ok(LsRefsResult::BrokeOff),
@@ -173,7 +173,7 @@ fn written(data: &[u8]) -> Vec<u8> {
     [format!("{:04x}", data.len() + 4).as_bytes(), data].concat()
 }
 
-async fn refs(talk: &mut Dialogue, listed: LineReader) -> Heard<LsRefsResult> {
+async fn refs(talk: &mut Dialogue, listed: LineReader) -> DialogueResult<LsRefsResult> {
     let mut list = Captured::default();
     loop {
         let line = match packet(talk).await? {
@@ -182,7 +182,7 @@ async fn refs(talk: &mut Dialogue, listed: LineReader) -> Heard<LsRefsResult> {
             Some(Packet::Other) | None => return Ok(LsRefsResult::BrokeOff),
         };
         if let Some(message) = line.strip_prefix(b"ERR ") {
-            return Ok(LsRefsResult::Refused(told(message)));
+            return Ok(LsRefsResult::Refused(forge_message(message)));
         }
         list.bytes.extend(listed(&line));
         if list.bytes.len() > advertise::MAX_BYTES {
@@ -220,7 +220,7 @@ fn listed_with_object(line: &[u8]) -> Vec<u8> {
 }
 
 /// Formats a message of the forge: short, on one line.
-fn told(message: &[u8]) -> String {
+fn forge_message(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let shown: String = text
         .trim()
@@ -231,7 +231,7 @@ fn told(message: &[u8]) -> String {
     format!("the forge says: {shown}")
 }
 
-async fn packet(talk: &mut Dialogue) -> Heard<Option<Packet>> {
+async fn packet(talk: &mut Dialogue) -> DialogueResult<Option<Packet>> {
     let Some(length) = talk.bytes(4).await? else {
         return Ok(None);
     };
@@ -285,7 +285,10 @@ mod tests {
         ] {
             assert_eq!(listed(line), expected);
         }
-        assert_eq!(told(b" no\nway\x1b[0m\n"), "the forge says: no way [0m");
+        assert_eq!(
+            forge_message(b" no\nway\x1b[0m\n"),
+            "the forge says: no way [0m"
+        );
     }
 
     #[test]

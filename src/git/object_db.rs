@@ -17,7 +17,7 @@ use gix_object::{Data, Find, FindHeader as _, Kind, TreeRefIter};
 use sha1::Digest as _;
 use tokio::time::timeout;
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::{GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 
@@ -180,7 +180,7 @@ impl Mirror {
     ) -> Result<T, GitError> {
         self.check_integrity(doing)?;
         let dir = self.dir().to_owned();
-        let looked = apart(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
+        let looked = run_blocking(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
         let Ok(looked) = timeout(self.settings.deadline, looked).await else {
             return Err(GitError::TimedOut {
                 doing: doing.to_owned(),

@@ -2,7 +2,7 @@
 
 use gix_object::Kind;
 
-use super::disk::apart;
+use super::disk::run_blocking;
 pub(super) use super::object_db::MAX_LIST;
 use super::object_db::{Dirs, ObjectError};
 use super::{Checkout, GitError, Mirror, RefName, ref_file};
@@ -132,7 +132,7 @@ impl Mirror {
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
         let doing = format!("list the files of {}", commit.short());
         let listing = self.commit_listing(&doing, commit).await?;
-        let made = apart(move || {
+        let made = run_blocking(move || {
             let mut files = TreeFiles {
                 truncated: !listing.is_whole,
                 ..TreeFiles::default()

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::disk::{apart, removed};
+use super::disk::{removed, run_blocking};
 use super::mirror::{make_dir, remove_all};
 use super::upkeep::DEADLINE;
 use super::{GitError, Mirror, objects, place};
@@ -93,7 +93,7 @@ impl Mirror {
                 .and_then(|name| name.to_str())
                 .is_some_and(|id| used.contains(id))
         };
-        let unused = apart(move || {
+        let unused = run_blocking(move || {
             files_below(root)
                 .into_iter()
                 .filter(|file| !is_used(file))

@@ -17,7 +17,7 @@ pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
 pub(super) const MIRRORS: [&str; 3] = [".git", ".git.new~", ".git.old~"];
 
 /// Returns the path beside a mirror where its replacement is made. No encoded name has this ending.
-pub(super) fn beside(mirror: &Path) -> PathBuf {
+pub(super) fn replacement_path(mirror: &Path) -> PathBuf {
     mirror.with_added_extension("new~")
 }
 

@@ -47,7 +47,7 @@ impl Mirror {
         fetch: impl AsyncFnOnce(&Self) -> Result<T, GitError>,
     ) -> Result<T, GitError> {
         self.clear_leftovers()?;
-        let beside = place::beside(self.dir());
+        let beside = place::replacement_path(self.dir());
         let fresh = self.at(beside.clone());
         let made = async {
             let fetched = fetch(&fresh).await?;
@@ -129,7 +129,10 @@ impl Mirror {
 
     /// Removes the remains of killed processes beside the mirror and in its packs. Needs the mutex `transfer`.
     pub(super) fn clear_leftovers(&self) -> Result<(), GitError> {
-        let (beside, replaced) = (place::beside(self.dir()), place::replaced(self.dir()));
+        let (beside, replaced) = (
+            place::replacement_path(self.dir()),
+            place::replaced(self.dir()),
+        );
         let cleared = if self.dir().exists() || !replaced.exists() {
             remove_all(&replaced)
         } else {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::mirror::{make_dir, remove_all};
 use super::{Git, GitError, place};
 use crate::model::RepoId;
@@ -54,14 +54,14 @@ impl Git {
         );
         let _writers = (old.locks.writer.lock().await, new.locks.writer.lock().await);
         let (old_dir, new_dir) = (old.dir().to_owned(), new.dir().to_owned());
-        let moved = apart(move || {
+        let moved = run_blocking(move || {
             let mut is_changed = false;
             for entry in fs::read_dir(&from).into_iter().flatten().flatten() {
                 is_changed |= put(&entry.path(), &to.join(entry.file_name()))?;
             }
             fs::remove_dir(&from).ok();
             for (old, new) in [
-                (place::beside(&old_dir), None),
+                (place::replacement_path(&old_dir), None),
                 (place::replaced(&old_dir), None),
                 (old_dir, Some(new_dir)),
             ] {

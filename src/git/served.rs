@@ -427,7 +427,7 @@ impl FetchAnswer {
 /// Starts git, and waits for the first part of its answer. A shorter answer is complete.
 async fn answer(cmd: &Cmd, request: &[u8]) -> Result<FetchAnswer, ServeError> {
     let mut program = cmd.dialogue()?;
-    let first = program.ask(request, FIRST_PART).await?;
+    let first = program.exchange(request, FIRST_PART).await?;
     if first.len() == FIRST_PART {
         return Ok(FetchAnswer {
             program: Some(program),

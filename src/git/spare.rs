@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkout::path_line;
-use super::disk::{apart, removed};
+use super::disk::{removed, run_blocking};
 use super::{Checkout, Extent, GitError, Mirror, place};
 use crate::model::CommitSha;
 
@@ -124,7 +124,7 @@ impl Mirror {
             return Ok(None);
         };
         let (locks, index_of) = (Arc::clone(&self.locks), admin.clone());
-        let usable = apart(move || locks.known.has_index(&dir, &index_of)).await;
+        let usable = run_blocking(move || locks.known.has_index(&dir, &index_of)).await;
         let usable = usable.map_err(GitError::from_io("read the spare checkout"))?;
         Ok(usable.then_some(admin))
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::kept::{self, Committed};
 use super::mirror::{make_dir, remove_all};
 use super::objects::{self, path_of};
@@ -150,7 +150,9 @@ impl Mirror {
 
 /// Removes everything from a directory except the files that stay when a checkout moves to another commit.
 async fn swept(dir: PathBuf, committed: Committed) -> io::Result<()> {
-    apart(move || kept::sweep(&dir, &committed)).await.flatten()
+    run_blocking(move || kept::sweep(&dir, &committed))
+        .await
+        .flatten()
 }
 
 fn read_note(file: &Path) -> BTreeMap<RepoPath, String> {

@@ -27,7 +27,7 @@ use std::thread;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::disk::apart;
+use super::disk::run_blocking;
 use super::known::{FileClock, VerifiedFiles, VerifiedIdentity};
 use super::object_db::{Entry, MAX_LIST, ObjectDb, ObjectError, TreeListing};
 use super::plain_file::meta;
@@ -163,7 +163,7 @@ impl Mirror {
             BTreeSet::new()
         };
         let (root, known) = (dir.to_owned(), known.clone());
-        let looked = apart(move || differing(&root, tree, &known))
+        let looked = run_blocking(move || differing(&root, tree, &known))
             .await
             .flatten()
             .map_err(GitError::from_io(doing))?;

@@ -83,7 +83,7 @@ struct LeaseEntry {
     time: Duration,
     renewed: TwoClockTime,
     /// Time of the last message to the database about this lease.
-    told: Option<TwoClockTime>,
+    sent_at: Option<TwoClockTime>,
     stage: WorkState,
     lost: CancellationToken,
 }
@@ -132,7 +132,7 @@ impl LocalLeases {
                     holder,
                     time,
                     renewed: asked,
-                    told: None,
+                    sent_at: None,
                     stage: WorkState::Open,
                     lost,
                 });
@@ -159,7 +159,7 @@ impl LocalLeases {
     pub fn end(&self, hold: &LeaseHold) {
         self.with(hold, |entry| {
             if entry.stage != WorkState::Over {
-                (entry.stage, entry.told) = (WorkState::Over, None);
+                (entry.stage, entry.sent_at) = (WorkState::Over, None);
             }
         });
     }
@@ -217,7 +217,7 @@ impl LocalLeases {
     ) -> Vec<(LeaseHold, Duration)> {
         let mut entries = self.lock();
         let tell = |(key, entry): (&String, &mut LeaseEntry)| {
-            (which(entry) && entry.tell(now)).then(|| (entry.hold(key), entry.time))
+            (which(entry) && entry.mark_sent(now)).then(|| (entry.hold(key), entry.time))
         };
         entries.iter_mut().filter_map(tell).collect()
     }
@@ -232,11 +232,11 @@ impl LeaseEntry {
     }
 
     /// Marks a message to the database as sent now. Returns false if one was sent a moment ago.
-    fn tell(&mut self, now: TwoClockTime) -> bool {
+    fn mark_sent(&mut self, now: TwoClockTime) -> bool {
         let wait = AGAIN_AFTER.min(self.time / 10);
-        let is_time = self.told.is_none_or(|told| now.since(told) >= wait);
+        let is_time = self.sent_at.is_none_or(|told| now.since(told) >= wait);
         if is_time {
-            self.told = Some(now);
+            self.sent_at = Some(now);
         }
         is_time
     }

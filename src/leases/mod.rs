@@ -7,7 +7,7 @@
 //! - *One holder*: one statement takes a lease, and also decides if its previous holder is gone (`store::leases`).
 //! - *No second while the first works*: a holder renews its lease ([`Leases::tick`]). Its work is cancelled before
 //!   others can take the lease. That happens when a renewal reports that the lease is lost, or when the lease could
-//!   not be renewed for most of its time ([`Leases::look`]). It also happens when this server does not reach the
+//!   not be renewed for most of its time ([`Leases::cancel_expiring`]). It also happens when this server does not reach the
 //!   database any more ([`Leases::watch`]), after which others take over everything that it holds. Cancelled work is
 //!   dropped before its lease is released. Within this process, a key is never requested twice at once, even if the
 //!   database shows it as free. After a pause of the machine the row may be free although the work has not been
@@ -45,7 +45,7 @@ pub use self::gates::SharedGates;
 pub use self::held::{HeldLease, LeaseOutcome};
 pub use self::key::{LeaseKey, LeaseKind};
 
-/// Interval of [`Leases::tick`] and [`Leases::look`], short enough for leases of a few seconds. Neither queries the
+/// Interval of [`Leases::tick`] and [`Leases::cancel_expiring`], short enough for leases of a few seconds. Neither queries the
 /// database unless a renewal is due.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -119,7 +119,7 @@ impl Leases {
         purpose: &str,
         time: Duration,
     ) -> Result<LeaseAttempt, sqlx::Error> {
-        let obtained = self.ask(key, purpose, time).await?;
+        let obtained = self.request(key, purpose, time).await?;
         if let LeaseAttempt::Busy { key, holder, until } = &obtained {
             self.0
                 .metrics
@@ -141,7 +141,7 @@ impl Leases {
         purpose: &str,
         period: Duration,
     ) -> Result<Option<HeldLease>, sqlx::Error> {
-        Ok(match self.ask(key, purpose, period).await? {
+        Ok(match self.request(key, purpose, period).await? {
             LeaseAttempt::Held(held) => Some(held),
             LeaseAttempt::Busy { .. } => None,
         })
@@ -149,14 +149,14 @@ impl Leases {
 
     /// Requests the lease in its own task. A caller that stops waiting half-way would not know if it has the lease,
     /// but the task knows. A lease without a waiting caller is dropped, and so released.
-    async fn ask(
+    async fn request(
         &self,
         key: &LeaseKey,
         purpose: &str,
         time: Duration,
     ) -> Result<LeaseAttempt, sqlx::Error> {
         let (inner, key, purpose) = (Arc::clone(&self.0), key.clone(), purpose.to_owned());
-        let asking = async move { inner.ask(key, &purpose, time).await };
+        let asking = async move { inner.request(key, &purpose, time).await };
         match tokio::spawn(asking.in_current_span()).await {
             Ok(obtained) => obtained,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
@@ -167,7 +167,7 @@ impl Leases {
     /// Renews the leases that are due, and repeats releases that did not reach the database. Call it every
     /// [`LOOK_EVERY`].
     pub async fn tick(&self) {
-        self.look();
+        self.cancel_expiring();
         let now = self.0.moment();
         let (due, over) = (self.0.local.due(now), self.0.local.over(now));
         let renewals = join_all(due.iter().map(|(hold, time)| self.0.renew(hold, *time)));
@@ -177,7 +177,7 @@ impl Leases {
 
     /// Cancels work whose lease could not be renewed and is about to expire. Never waits, so a database that does not
     /// answer cannot delay it. Call it every [`LOOK_EVERY`], beside the ticks.
-    pub fn look(&self) {
+    pub fn cancel_expiring(&self) {
         for hold in self.0.local.cancel_old(self.0.moment()) {
             self.0.lost(&hold, "it could not be renewed");
         }
@@ -197,7 +197,7 @@ impl Leases {
 }
 
 impl LeasesInner {
-    async fn ask(
+    async fn request(
         self: Arc<Self>,
         key: LeaseKey,
         purpose: &str,

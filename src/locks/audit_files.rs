@@ -118,12 +118,12 @@ impl AuditFiles {
     fn make_key(&self) -> anyhow::Result<SigningKey> {
         let path = self.folder.join(KEY);
         let key = SigningKey::generate();
-        let made = self.beside(key.secret().expose()).and_then(|file| {
-            match file.persist_noclobber(&path) {
+        let made = self
+            .write_temp_file(key.secret().expose())
+            .and_then(|file| match file.persist_noclobber(&path) {
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 kept => kept.map(drop).map_err(|error| error.error),
-            }
-        });
+            });
         made.with_context(|| {
             format!(
                 "cannot write the key of the audit log in {}",
@@ -164,14 +164,14 @@ impl AuditFiles {
         }
         let line = checkpoint.to_string();
         let kept = self
-            .beside(&line)
+            .write_temp_file(&line)
             .and_then(|file| file.persist(&self.mark).map_err(|error| error.error));
         kept.map(drop)
             .with_context(|| format!("cannot write {}", self.mark.display()))
     }
 
     /// Writes a new file in the folder, readable only by its owner, complete and flushed to the disk.
-    fn beside(&self, line: &str) -> io::Result<NamedTempFile> {
+    fn write_temp_file(&self, line: &str) -> io::Result<NamedTempFile> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)

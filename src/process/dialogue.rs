@@ -65,7 +65,7 @@ impl Cmd {
 
 impl Dialogue {
     /// Sends a request. A program that has ended is noticed only when its answer is read.
-    pub async fn say(&mut self, bytes: &[u8]) -> Result<(), ProcessError> {
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), ProcessError> {
         let stdin = &mut self.stdin;
         let said = async {
             stdin.write_all(bytes).await?;
@@ -104,7 +104,7 @@ impl Dialogue {
     }
 
     /// Sends the only request, and returns the first bytes of the answer: all of it, or at least `most` bytes.
-    pub async fn ask(&mut self, request: &[u8], most: usize) -> Result<Vec<u8>, ProcessError> {
+    pub async fn exchange(&mut self, request: &[u8], most: usize) -> Result<Vec<u8>, ProcessError> {
         let (stdin, stdout) = (&mut self.stdin, &mut self.stdout);
         let say = async {
             let said = async {
@@ -189,7 +189,7 @@ mod tests {
                 .dialogue()
                 .unwrap();
         for word in ["one", "two"] {
-            dialogue.say(format!("{word}\n").as_bytes()).await.unwrap();
+            dialogue.send(format!("{word}\n").as_bytes()).await.unwrap();
             assert_eq!(
                 dialogue.line(10).await.unwrap(),
                 Some(format!("{word}?").into_bytes())
@@ -207,7 +207,7 @@ mod tests {
     async fn a_program_that_ends_early_and_one_that_hangs_are_noticed() {
         let mut dialogue = sh("printf half").dialogue().unwrap();
         assert_eq!(dialogue.line(10).await.unwrap(), None);
-        dialogue.say(b"anybody?").await.unwrap();
+        dialogue.send(b"anybody?").await.unwrap();
         assert_eq!(dialogue.bytes(1).await.unwrap(), None);
         let mut long = sh("echo 1234567890").dialogue().unwrap();
         assert_eq!(long.line(9).await.unwrap(), None);

@@ -24,7 +24,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
-use super::together::{EndRun, children, descendants, say};
+use super::together::{EndRun, children, descendants, report_end};
 
 /// Interval between two looks at the free space.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ pub(super) fn watch(most: Option<u64>, places: &[PathBuf], run: impl EndRun) -> 
                 }
                 thread::sleep(LOOK_EVERY);
             }
-            say(DISK);
+            report_end(DISK);
             run.interrupt();
             let end = Instant::now() + run.grace();
             // A tool may still save its state, and has to write for that.

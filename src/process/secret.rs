@@ -55,7 +55,7 @@ impl Cmd {
         ours.set_nonblocking(true)?;
         let ours = UnixDatagram::from_std(ours)?;
         let inherited = InheritedSecret::new(theirs, command)?;
-        let task = tokio::spawn(async move { tell(&ours, &secret).await });
+        let task = tokio::spawn(async move { answer_questions(&ours, &secret).await });
         let writer = SecretWriter {
             _task: AbortOnDropHandle::new(task),
         };
@@ -76,7 +76,7 @@ fn connected() -> io::Result<(Messages, OwnedFd)> {
 }
 
 /// Answers questions until an empty message reports that the other end is closed.
-async fn tell(socket: &UnixDatagram, secret: &Secret) {
+async fn answer_questions(socket: &UnixDatagram, secret: &Secret) {
     let mut question = [0; QUESTION];
     while socket
         .recv(&mut question)
@@ -114,7 +114,7 @@ mod tests {
             .secret(Secret::new("hunter2"))
             .dialogue()
             .unwrap();
-        dialogue.say(b"\n").await.unwrap();
+        dialogue.send(b"\n").await.unwrap();
         assert_eq!(
             dialogue.line(100).await.unwrap().as_deref(),
             Some(&b"hunter2"[..])

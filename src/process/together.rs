@@ -68,13 +68,13 @@ pub(super) fn watch(limits: RunLimits, run: impl EndRun) -> io::Result<()> {
                     return;
                 };
                 if limits.processes.is_some_and(|most| used.tasks > most) {
-                    say(PROCESSES);
+                    report_end(PROCESSES);
                     return run.at_once();
                 }
                 if let Some(most) = limits.cpu
                     && (used.cpu > most || has_used_its_own(most))
                 {
-                    say(CPU);
+                    report_end(CPU);
                     return run.in_order(|| has_used_its_own(most));
                 }
                 if let Some((_, largest)) = used
@@ -82,7 +82,7 @@ pub(super) fn watch(limits: RunLimits, run: impl EndRun) -> io::Result<()> {
                     .filter(|_| limits.memory.is_some_and(|most| used.memory > most))
                 {
                     if !std::mem::replace(&mut has_said, true) {
-                        say(MEMORY);
+                        report_end(MEMORY);
                     }
                     kill(largest, Signal::SIGKILL).ok();
                 }
@@ -96,7 +96,7 @@ pub(super) fn watch(limits: RunLimits, run: impl EndRun) -> io::Result<()> {
     clippy::print_stderr,
     reason = "readers of the output of the run must see it"
 )]
-pub(super) fn say(what: &str) {
+pub(super) fn report_end(what: &str) {
     eprintln!("Lockkeeper ends a process: {what}.");
 }
 

@@ -33,7 +33,7 @@ impl WakeUp {
 
 impl WakeUps {
     /// Waits for a wake-up, unless one arrived since the last call.
-    pub async fn heard(&mut self) {
+    pub async fn wait(&mut self) {
         if self.0.changed().await.is_err() {
             // No sender is left that could send a wake-up.
             pending::<()>().await;
@@ -54,8 +54,8 @@ mod tests {
         wake_up.send();
         wake_up.send();
         for wake_ups in [&mut first, &mut second] {
-            assert_eq!(wake_ups.heard().now_or_never(), Some(()));
-            assert_eq!(wake_ups.heard().now_or_never(), None);
+            assert_eq!(wake_ups.wait().now_or_never(), Some(()));
+            assert_eq!(wake_ups.wait().now_or_never(), None);
         }
     }
 }

@@ -67,7 +67,7 @@ impl RunOutput {
     }
 
     /// Adds a line. Waits if the database cannot keep up.
-    pub async fn say(&self, line: &str) {
+    pub async fn push_line(&self, line: &str) {
         if self.lines.send(line.to_owned()).await.is_err() {
             warn!("Output of a run is no longer stored");
         }

@@ -249,7 +249,7 @@ impl Terraform {
             () = place.stop.cancelled() => return Err(stopped(sources).into()),
         };
         if choice.by != ChosenBy::Nobody {
-            place.output.say(&format!("Using {choice}.")).await;
+            place.output.push_line(&format!("Using {choice}.")).await;
         }
         Ok(tool)
     }

@@ -233,11 +233,11 @@ async fn work_stops_before_a_lease_that_could_not_be_renewed_ends(db: &TestDb) {
     let (work, end) = working(held(&one).await);
     db.clock
         .advance((HOURS / 10 * 9).saturating_sub(Duration::from_secs(1)));
-    one.look();
+    one.cancel_expiring();
     assert!(!end.is_closed());
     db.clock.advance(Duration::from_secs(1));
     assert!(is_busy(&two).await);
-    one.look();
+    one.cancel_expiring();
     assert_eq!(work.await.unwrap(), LeaseOutcome::Lost);
     assert!(end.is_closed());
     held(&two).await.release().await;

@@ -222,7 +222,7 @@ pub fn evaluate(
             limit: limits.input_bytes,
         });
     }
-    apart(|| {
+    on_large_stack(|| {
         let mut evaluation = Evaluation::prepare(files, data, limits)?;
         let plan =
             regorus::Value::from_json_str(input).map_err(|error| EvalError::Plan(plain(&error)))?;
@@ -240,7 +240,7 @@ pub fn test(
     data: &[Value],
     limits: &EvalLimits,
 ) -> Result<Vec<TestResult>, EvalError> {
-    apart(|| {
+    on_large_stack(|| {
         let mut evaluation = Evaluation::prepare(files, data, limits)?;
         let rules = evaluation.rules()?;
         let tests = rules
@@ -268,7 +268,9 @@ pub fn test(
 }
 
 /// Runs an evaluation on a thread with a large stack. A panic of the evaluator is an error.
-fn apart<T: Send>(work: impl FnOnce() -> Result<T, EvalError> + Send) -> Result<T, EvalError> {
+fn on_large_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, EvalError> + Send,
+) -> Result<T, EvalError> {
     thread::scope(|scope| {
         let thread = thread::Builder::new()
             .name("policies".to_owned())

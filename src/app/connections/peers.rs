@@ -34,13 +34,13 @@ use crate::model::RunUser;
 use crate::process::{RunMembership, runs};
 
 /// Minimum time between two log messages about refused connections.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Decides by the process at the other end of a connection.
 pub(in crate::app) struct Peers {
     /// Permit to search all processes. A search takes milliseconds, and a run can cause many.
     looks: Semaphore,
-    told_at: Mutex<Option<Instant>>,
+    logged_at: Mutex<Option<Instant>>,
     /// User of runs, if it is not the user of the server.
     runner: Option<RunUser>,
 }
@@ -89,7 +89,7 @@ impl Peers {
         }
         Ok(Some(Self {
             looks: Semaphore::new(1),
-            told_at: Mutex::default(),
+            logged_at: Mutex::default(),
             runner,
         }))
     }
@@ -110,7 +110,7 @@ impl Peers {
             Err(_) => Some(PeerRefusal::Unknown),
         };
         if let Some(refusal) = refusal {
-            self.tell(refusal, peer);
+            self.log_refusal(refusal, peer);
         }
         refusal.is_none()
     }
@@ -124,10 +124,13 @@ impl Peers {
             .unwrap_or(Some(PeerRefusal::Unknown))
     }
 
-    fn tell(&self, refusal: PeerRefusal, peer: SocketAddr) {
-        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if told_at.is_none_or(|told_at| told_at.elapsed() >= TELL_EVERY) {
-            *told_at = Some(Instant::now());
+    fn log_refusal(&self, refusal: PeerRefusal, peer: SocketAddr) {
+        let mut logged_at = self
+            .logged_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if logged_at.is_none_or(|logged_at| logged_at.elapsed() >= LOG_EVERY) {
+            *logged_at = Some(Instant::now());
             warn!(%peer, "Refused a connection from this machine: {}", refusal.why());
         }
     }
@@ -315,7 +318,7 @@ fn read_answer(answer: &[u8]) -> io::Result<Option<Socket>> {
                 is_connected: state != TCP_LISTEN,
             }))
         }
-        _ => Err(odd()),
+        _ => Err(unreadable_answer()),
     }
 }
 

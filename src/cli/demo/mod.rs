@@ -159,7 +159,7 @@ async fn perform(
     leaves: bool,
 ) -> anyhow::Result<Ending> {
     let ending = tokio::select! {
-        ending = tell(stage, page) => ending?,
+        ending = play_story(stage, page) => ending?,
         () = signals.next() => page.stopping().map(|()| Ending::Stopped)?,
     };
     if matches!(ending, Ending::Held) && !leaves {
@@ -171,7 +171,7 @@ async fn perform(
 }
 
 /// Plays the steps until one fails.
-async fn tell(stage: &DemoStage, page: &mut Transcript<'_, '_>) -> anyhow::Result<Ending> {
+async fn play_story(stage: &DemoStage, page: &mut Transcript<'_, '_>) -> anyhow::Result<Ending> {
     let started = Instant::now();
     let mut player = DemoPlayer::new(stage);
     for (i, step) in STORY.iter().enumerate() {

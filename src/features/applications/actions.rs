@@ -191,7 +191,7 @@ pub(crate) async fn unclaimed(
 }
 
 /// Queues a run if the user may request it.
-pub(super) async fn ask(
+pub(super) async fn request_run(
     web: &WebState,
     app: &Application,
     action: ApplicationAction,

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ApplicationAction;
-use super::actions::{self, CancelRequest, app_id, ask, cancel, discard, seen_app, the_app};
+use super::actions::{
+    self, CancelRequest, app_id, cancel, discard, request_run, seen_app, the_app,
+};
 use super::view::{ApplicationDetails, ApplicationDetailsView, ApplicationView, DiscardedView};
 use crate::authz::Resource;
 use crate::claims::{ApplicationRemoved, application_remove};
@@ -88,7 +90,7 @@ pub(super) async fn act(
         _ => return Err(WebError::no_such_page()),
     };
     let app = the_app(&web, &asked).await?;
-    let command = ask(&web, &app, action, &who).await?;
+    let command = request_run(&web, &app, action, &who).await?;
     Ok((StatusCode::ACCEPTED, where_to_look(&web, &app, command)))
 }
 

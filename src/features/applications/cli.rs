@@ -190,11 +190,11 @@ impl SubcommandArgs for ApplicationsArgs {
                 Self::Show { app } => runs::show(&app.server.open().await?, &app, terminal).await,
                 Self::Plan { app } => {
                     let (session, action) = (app.server.open().await?, ApplicationAction::Plan);
-                    runs::ask(&session, action, &app, terminal).await
+                    runs::request_run(&session, action, &app, terminal).await
                 }
                 Self::Apply { app } => {
                     let (session, action) = (app.server.open().await?, ApplicationAction::Apply);
-                    runs::ask(&session, action, &app, terminal).await
+                    runs::request_run(&session, action, &app, terminal).await
                 }
                 Self::Cancel { force, app } => {
                     runs::cancel(&app.server.open().await?, &app, force, terminal).await

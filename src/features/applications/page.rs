@@ -8,7 +8,7 @@ use axum::response::{Redirect, Response};
 use serde::{Deserialize, Serialize};
 
 use super::ApplicationAction;
-use super::actions::{CancelRequest, ask, cancel, discard, seen_app, the_app};
+use super::actions::{CancelRequest, cancel, discard, request_run, seen_app, the_app};
 use super::view::{ApplicationDetails, ApplicationView, CommandDetails, CommandView, PlanView};
 use crate::config::access::NOBODY;
 use crate::features::locks::LockJson;
@@ -216,7 +216,7 @@ pub(super) async fn act(
 ) -> Result<Redirect, WebError> {
     let who = form.who.at_page();
     match action.as_str() {
-        "plan" => ask(
+        "plan" => request_run(
             &web,
             &the_app(&web, &asked).await?,
             ApplicationAction::Plan,
@@ -224,7 +224,7 @@ pub(super) async fn act(
         )
         .await
         .map(drop)?,
-        "apply" => ask(
+        "apply" => request_run(
             &web,
             &the_app(&web, &asked).await?,
             ApplicationAction::Apply,

@@ -18,7 +18,7 @@ pub(crate) fn apply_refusal(locks: &[ApplyLock], page: &str) -> CommandRefusal {
                 "If you can use the pages of this server, allow applies again on {page}. An administrator can also run \
                      `lockkeeper apply-lock clear`."
             ),
-            format!("The plans are kept until then; {}", again(locks)),
+            format!("The plans are kept until then; {}", retry_hint(locks)),
         ],
     )
 }
@@ -87,7 +87,7 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
 }
 
 /// Says when to comment again: after the last of them expires, if each does.
-fn again(locks: &[ApplyLock]) -> String {
+fn retry_hint(locks: &[ApplyLock]) -> String {
     let ends: Option<Vec<_>> = locks.iter().map(|lock| lock.ends_at).collect();
     match ends.and_then(|ends| ends.into_iter().max()) {
         Some(end) => format!("run the command again after {}.", minute(end)),

@@ -64,9 +64,9 @@ impl ApplyLockFields<'_> {
     /// Returns the scope of the fields, or their problems.
     pub fn scope(&self) -> Result<ApplyScope, Vec<ApplyLockProblem>> {
         let mut problems = Vec::new();
-        let repo = said(self.repo).and_then(|text| kept(&mut problems, repo(text)));
-        let dir = said(self.dir).and_then(|text| kept(&mut problems, dir(text)));
-        if dir.is_some() && said(self.repo).is_none() {
+        let repo = non_empty(self.repo).and_then(|text| kept(&mut problems, repo(text)));
+        let dir = non_empty(self.dir).and_then(|text| kept(&mut problems, dir(text)));
+        if dir.is_some() && non_empty(self.repo).is_none() {
             let text =
                 "A directory needs its repository. Give that too, as in github.com/acme/infra.";
             problems.push(ApplyLockProblem::new(ApplyLockField::Repo, text));
@@ -82,7 +82,7 @@ impl ApplyLockFields<'_> {
         let mut problems = Vec::new();
         let scope = self.scope().map_err(|found| problems.extend(found)).ok();
         let reason = kept(&mut problems, reason(self.reason));
-        let ends_at = said(self.until).and_then(|text| kept(&mut problems, time(text)));
+        let ends_at = non_empty(self.until).and_then(|text| kept(&mut problems, time(text)));
         match (scope, reason) {
             (Some(scope), Some(reason)) if problems.is_empty() => Ok(NewApplyLock {
                 scope,
@@ -112,7 +112,7 @@ impl NewApplyLock {
     }
 }
 
-fn said(text: &str) -> Option<&str> {
+fn non_empty(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }
 

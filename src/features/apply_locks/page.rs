@@ -185,15 +185,16 @@ pub(super) async fn set_or_show_form(
     let typed = form.fields;
     let (status, wrong) = match stop(web, typed.new_lock(), &form.who.at_page()).await? {
         StopOutcome::Set(lock) => return Ok(Ok(lock)),
-        StopOutcome::AlreadySet(lock) => {
-            (StatusCode::CONFLICT, FormProblems::whole(set_before(&lock)))
-        }
+        StopOutcome::AlreadySet(lock) => (
+            StatusCode::CONFLICT,
+            FormProblems::general(set_before(&lock)),
+        ),
         StopOutcome::Wrong(problems) => {
             let fields: Vec<&str> = ApplyLockField::ALL
                 .iter()
                 .map(|field| field.as_str())
                 .collect();
-            let wrong = FormProblems::beside(&fields, unusable(&problems).problems());
+            let wrong = FormProblems::by_field(&fields, unusable(&problems).problems());
             (StatusCode::UNPROCESSABLE_ENTITY, wrong)
         }
     };

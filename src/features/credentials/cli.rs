@@ -121,7 +121,8 @@ impl CredentialSession {
         let access = source.read()?;
         let rights = (Rights::Whole, &cause());
         let kept = self.credentials.add(owner, url, &access, rights).await;
-        self.told(kept.map(|kept| kept.id), "Kept", terminal).await
+        self.print_result(kept.map(|kept| kept.id), "Kept", terminal)
+            .await
     }
 
     async fn change(
@@ -135,11 +136,11 @@ impl CredentialSession {
         let (change, rights) = (ChangeCredential { url, access }, (Rights::Whole, &cause()));
         let kept = self.credentials.change(id, change, rights).await;
         let id = kept.map(|kept| kept.id);
-        self.told(id, "Changed", terminal).await
+        self.print_result(id, "Changed", terminal).await
     }
 
     /// Prints the result of adding or changing a credential.
-    async fn told(
+    async fn print_result(
         &self,
         kept: Result<CredentialId, CredentialError>,
         action: &str,

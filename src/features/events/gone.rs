@@ -36,7 +36,7 @@ pub(crate) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
             };
             let why = format!(
                 "the repository is gone, or Lockkeeper may not see it any more: {}",
-                looks(ctx, since)
+                two_lookups(ctx, since)
             );
             release(ctx, repo, &why).await
         }
@@ -67,7 +67,7 @@ pub(crate) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     let Some(since) = confirmed(ctx, Absence::Pull(at)).await? else {
         return Ok(0);
     };
-    let why = format!("the pull request is gone: {}", looks(ctx, since));
+    let why = format!("the pull request is gone: {}", two_lookups(ctx, since));
     release_pull(ctx, at, &why).await?;
     ctx.store.absence_forget(Absence::Pull(at)).await?;
     Ok(1)
@@ -101,7 +101,7 @@ async fn confirmed(ctx: &Ctx, what: Absence<'_>) -> anyhow::Result<Option<DateTi
     Ok((age >= APART).then_some(since))
 }
 
-fn looks(ctx: &Ctx, since: DateTime<Utc>) -> String {
+fn two_lookups(ctx: &Ctx, since: DateTime<Utc>) -> String {
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
     format!(
         "the forge did not find it at {} and at {}",

@@ -134,7 +134,7 @@ impl ListingPages<'_> {
             .copied()
             .collect();
         for number in gone {
-            self.ask(number).await?;
+            self.fetch_and_fix(number).await?;
         }
         Ok(true)
     }
@@ -235,12 +235,12 @@ impl ListingPages<'_> {
                 .head_note_first(&self.at(pull.number), &pull.at)
                 .await?);
         }
-        self.ask(pull.number).await
+        self.fetch_and_fix(pull.number).await
     }
 
     /// Asks the forge for one pull request, because a list may be outdated. Then it handles a change as if an event
     /// had reported it.
-    async fn ask(&mut self, number: PullNumber) -> Result<(), ListingStop> {
+    async fn fetch_and_fix(&mut self, number: PullNumber) -> Result<(), ListingStop> {
         self.be_thrifty()?;
         let (ctx, at) = (self.ctx, self.at(number));
         self.found.looked_at += 1;
@@ -257,7 +257,7 @@ impl ListingPages<'_> {
             Err(error) => return Err(error.into()),
         };
         ctx.store.absence_forget(Absence::Pull(&at)).await?;
-        if self.mend(&pull).await? {
+        if self.fix(&pull).await? {
             self.found.repaired += 1;
             info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found a change of a pull request that no event had reported");
             ctx.wake_up.send();
@@ -266,7 +266,7 @@ impl ListingPages<'_> {
     }
 
     /// Handles one pull request. Returns true if there was anything to do.
-    async fn mend(&self, pull: &Pull) -> Result<bool, ListingStop> {
+    async fn fix(&self, pull: &Pull) -> Result<bool, ListingStop> {
         let ctx = self.ctx;
         let known = match pull.at.subject {
             Subject::Pull(number) => self.known.get(&number),

@@ -57,7 +57,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
             found += turn(ctx, &watched, &mut thrift).await?;
         }
     }
-    thrift.tell();
+    thrift.log();
     Ok(found)
 }
 
@@ -183,7 +183,7 @@ impl Thrift {
         self.hosts.insert(repo.host().clone());
     }
 
-    fn tell(&self) {
+    fn log(&self) {
         if !self.words.is_empty() {
             let why = self.words.join("; ");
             info!(why, "The search for missed events continues later");

@@ -124,7 +124,7 @@ fn warning(
     ends_at: DateTime<Utc>,
 ) -> Vec<NewJob> {
     let projects = locks.iter().map(|lock| lock.project.clone()).collect();
-    tell(
+    notice_jobs(
         ctx,
         pull,
         Body::LockIdle(IdleNotice {
@@ -141,7 +141,7 @@ fn end_notice(ctx: &Ctx, pull: &PullRef, expired: &[ExpiredLock], ttl: TimeDelta
         .map(|expired| Released::lock_and_plan(expired.lock.project.clone()))
         .collect();
     let applied = expired.iter().any(|expired| expired.applied);
-    tell(
+    notice_jobs(
         ctx,
         pull,
         Body::LockExpired {
@@ -152,7 +152,7 @@ fn end_notice(ctx: &Ctx, pull: &PullRef, expired: &[ExpiredLock], ttl: TimeDelta
     )
 }
 
-fn tell(ctx: &Ctx, pull: &PullRef, body: Body) -> Vec<NewJob> {
+fn notice_jobs(ctx: &Ctx, pull: &PullRef, body: Body) -> Vec<NewJob> {
     let report = replies::notice(
         ctx,
         CommandKind::Unlock,

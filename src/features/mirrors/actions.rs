@@ -43,7 +43,7 @@ pub(super) async fn mirrors_of(
 }
 
 /// Requests a sync of the mirrors of a repository, if the user may. Returns the number of mirrors.
-pub(super) async fn ask(
+pub(super) async fn request_sync(
     web: &WebState,
     repo: &RepoId,
     reason: &str,

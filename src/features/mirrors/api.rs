@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::actions::{ask, mirrors_of, read_repo, read_state};
+use super::actions::{mirrors_of, read_repo, read_state, request_sync};
 use super::view::view;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment, search_text};
@@ -89,7 +89,7 @@ pub(super) async fn sync(
         .strip_suffix("/sync")
         .ok_or_else(WebError::no_such_page)?;
     let repo = read_repo(asked)?;
-    let mirrors = ask(&web, &repo, &body.reason, &who.by_script()).await?;
+    let mirrors = request_sync(&web, &repo, &body.reason, &who.by_script()).await?;
     Ok((
         StatusCode::ACCEPTED,
         Json(json!({ "repo": repo, "mirrors": mirrors })),

@@ -8,7 +8,7 @@ use axum::response::{Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::actions::{ask, mirrors_of, read_repo, read_state};
+use super::actions::{mirrors_of, read_repo, read_state, request_sync};
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::extract::{LenientQuery, Segment, search_text};
 use crate::kit::web::reach::VisibleScope;
@@ -348,7 +348,7 @@ pub(super) async fn sync(
     form: Confirmed<MirrorForm>,
 ) -> Result<Redirect, WebError> {
     let repo = read_repo(&asked)?;
-    ask(&web, &repo, &form.fields.reason, &form.who.at_page()).await?;
+    request_sync(&web, &repo, &form.fields.reason, &form.who.at_page()).await?;
     Ok(Redirect::to(
         &web.link(&format!("/repos/{repo}?notice=asked")),
     ))

@@ -132,21 +132,21 @@ impl NewApp {
 
     /// Returns the fields. An empty field counts as not given.
     fn fields(&self) -> ApplicationFields<'_> {
-        fn said(text: &str) -> Option<&str> {
+        fn non_empty(text: &str) -> Option<&str> {
             Some(text.trim()).filter(|text| !text.is_empty())
         }
         ApplicationFields {
-            url: said(&self.url),
-            branch: said(&self.branch),
-            dir: said(&self.dir),
-            workspace: said(&self.workspace),
-            name: said(&self.name),
-            any_branch: said(&self.any_branch).map(|word| word == "yes"),
+            url: non_empty(&self.url),
+            branch: non_empty(&self.branch),
+            dir: non_empty(&self.dir),
+            workspace: non_empty(&self.workspace),
+            name: non_empty(&self.name),
+            any_branch: non_empty(&self.any_branch).map(|word| word == "yes"),
         }
     }
 
     /// Fills the form again after a refusal, without values that may contain a secret.
-    fn again(self, mut wrong: FormProblems) -> SentForm<Self> {
+    fn refill(self, mut wrong: FormProblems) -> SentForm<Self> {
         let is_secret = RepoUrl::may_hold_secret(&self.url);
         if is_secret {
             wrong.mark_removed_value("url");
@@ -169,7 +169,14 @@ pub(super) async fn add_app(
     form: Confirmed<NewApp>,
 ) -> Result<Response, WebError> {
     let added = register(&web, &form.who.at_page(), &asked, &form.fields).await;
-    let again = |wrong| owner_page(&web, (&visitor, &visible), &asked, form.fields.again(wrong));
+    let again = |wrong| {
+        owner_page(
+            &web,
+            (&visitor, &visible),
+            &asked,
+            form.fields.refill(wrong),
+        )
+    };
     redirect_or_page(&web, added, NewApp::NAMES, again).await
 }
 

@@ -281,7 +281,7 @@ async fn carry_out(
     let _in_use = cx.ctx.checkouts.begin_run(&cx.pull.at.repo).await;
     let ended = cx.ctx.runs.terraform.hook(hook, &place).await;
     if let Err(error) = &ended {
-        output.say(&describe_error(error)).await;
+        output.push_line(&describe_error(error)).await;
     }
     output.finish().await;
     ended

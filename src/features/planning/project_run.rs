@@ -152,7 +152,7 @@ impl ProjectRun<'_> {
         let output = RunOutput::start(ctx.store.clone(), ctx.runs.hub.clone(), run);
         let done = task.carry_out(self, &begun, &output).await;
         if let Some(error) = T::error(&done) {
-            output.say(&describe_error(error)).await;
+            output.push_line(&describe_error(error)).await;
         }
         output.finish().await;
         Ok(task.end(self, begun, done, report).await?)

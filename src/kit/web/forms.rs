@@ -18,7 +18,7 @@ use super::errors::FieldProblem;
 use super::{WebError, WebState};
 
 /// Message above a form that has a problem beside one of its fields.
-const MEND: &str = "Nothing was changed. Correct the marked fields and resubmit.";
+const CORRECT_FIELDS: &str = "Nothing was changed. Correct the marked fields and resubmit.";
 
 /// Problems of a form. The templates show it with `parts.html`.
 #[derive(Debug, Default, Serialize)]
@@ -32,8 +32,8 @@ pub(crate) struct FormProblems {
 }
 
 impl FormProblems {
-    /// Makes a problem of sentences about the whole form.
-    pub fn whole(all: String) -> Self {
+    /// Creates a problem with sentences about the form in general.
+    pub fn general(all: String) -> Self {
         Self {
             all,
             ..Self::default()
@@ -41,8 +41,8 @@ impl FormProblems {
     }
 
     /// Places problems beside the fields of a form. `names` lists the fields in the order of the form.
-    pub fn beside(names: &[&'static str], problems: Vec<FieldProblem>) -> Self {
-        let mut wrong = Self::whole(MEND.to_owned());
+    pub fn by_field(names: &[&'static str], problems: Vec<FieldProblem>) -> Self {
+        let mut wrong = Self::general(CORRECT_FIELDS.to_owned());
         for FieldProblem { field, text } in problems {
             match names.iter().copied().find(|name| *name == field) {
                 // The first problem may be the cause of all others.
@@ -79,9 +79,9 @@ impl FormProblems {
         }
         let problems = failure.problems();
         Ok(if problems.is_empty() {
-            Self::whole(failure.sentences())
+            Self::general(failure.sentences())
         } else {
-            Self::beside(names, problems)
+            Self::by_field(names, problems)
         })
     }
 }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_browser_goes_to_the_first_field_of_the_form_and_a_field_says_what_was_found_first() {
-        let wrong = FormProblems::beside(
+        let wrong = FormProblems::by_field(
             NAMES,
             vec![
                 problem("dir", "a/b is"),
@@ -143,7 +143,10 @@ mod tests {
                 problem("dir", "c"),
             ],
         );
-        assert_eq!((wrong.first, wrong.all.as_str()), (Some("url"), MEND));
+        assert_eq!(
+            (wrong.first, wrong.all.as_str()),
+            (Some("url"), CORRECT_FIELDS)
+        );
         assert_eq!(
             wrong.fields,
             BTreeMap::from([("dir", "a/b is.".to_owned()), ("url", "É x.".to_owned())])
@@ -152,17 +155,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_field_that_is_not_there_is_said_above_the_form() {
-        let wrong = FormProblems::beside(NAMES, vec![problem("owner", "it stays")]);
+        let wrong = FormProblems::by_field(NAMES, vec![problem("owner", "it stays")]);
         assert_eq!(
             (wrong.first, wrong.all),
-            (None, format!("{MEND} It stays."))
+            (None, format!("{CORRECT_FIELDS} It stays."))
         );
         assert_eq!(wrong.fields, BTreeMap::new());
     }
 
     #[test]
     fn a_field_that_was_emptied_says_so_beside_what_is_wrong_with_it() {
-        let mut wrong = FormProblems::beside(NAMES, vec![problem("dir", "b")]);
+        let mut wrong = FormProblems::by_field(NAMES, vec![problem("dir", "b")]);
         wrong.mark_removed_value("dir");
         wrong.mark_removed_value("url");
         assert!(

@@ -21,7 +21,7 @@ pub(super) fn h1(package: &Path) -> Result<String> {
         let name = name
             .to_str()
             .filter(|name| !name.contains('\n'))
-            .ok_or_else(|| odd(&file))?;
+            .ok_or_else(|| unexpected_file(&file))?;
         lines.push((name.to_owned(), file));
     }
     lines.sort();
@@ -44,14 +44,14 @@ pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>> {
             } else if kind.is_file() && found.len() < MAX_FILES {
                 found.push(entry.path());
             } else {
-                return Err(odd(&entry.path()));
+                return Err(unexpected_file(&entry.path()));
             }
         }
     }
     Ok(found)
 }
 
-fn odd(file: &Path) -> Error {
+fn unexpected_file(file: &Path) -> Error {
     Error::new(
         ErrorKind::InvalidData,
         format!("{} must not be in a provider package", file.display()),

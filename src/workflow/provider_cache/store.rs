@@ -150,15 +150,15 @@ impl PackageStore {
     }
 
     pub fn checksum_file(&self, package: &PackagePath) -> PathBuf {
-        self.beside(package, ".h1")
+        self.with_suffix(package, ".h1")
     }
 
     /// Returns the file whose modification time is the last use of the package, by the clock of the server.
     pub fn used_file(&self, package: &PackagePath) -> PathBuf {
-        self.beside(package, ".used")
+        self.with_suffix(package, ".used")
     }
 
-    fn beside(&self, package: &PackagePath, ending: &str) -> PathBuf {
+    fn with_suffix(&self, package: &PackagePath, ending: &str) -> PathBuf {
         let mut file = self.path_of(package).into_os_string();
         file.push(ending);
         file.into()

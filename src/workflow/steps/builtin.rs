@@ -83,7 +83,7 @@ impl<'a> Steps<'a> {
             return;
         };
         let (dir, data_dir) = (self.dir.to_owned(), self.data_dir());
-        let read = apart(move || installed_modules::read(&dir, &data_dir)).await;
+        let read = run_blocking(move || installed_modules::read(&dir, &data_dir)).await;
         let read = read.map_err(|error| error.to_string());
         *installed.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
     }
@@ -138,7 +138,7 @@ impl<'a> Steps<'a> {
             Ok(below) => (dir, below.join(WORKSPACE_FILE)),
             Err(_) => (data_dir, PathBuf::from(WORKSPACE_FILE)),
         };
-        let read = apart(move || inside::read(&dir, &file, MAX_WORKSPACE_BYTES));
+        let read = run_blocking(move || inside::read(&dir, &file, MAX_WORKSPACE_BYTES));
         let name = || {
             StepName::new(
                 &format!("{} workspace", self.tool.distribution.program()),
@@ -158,7 +158,7 @@ impl<'a> Steps<'a> {
         self.workspace().await?;
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
         let (dir, file) = (self.dir.to_owned(), vars.clone());
-        let has_vars = apart(move || inside::is_there(&dir, &file)).await;
+        let has_vars = run_blocking(move || inside::is_there(&dir, &file)).await;
         let not_plain = |_| {
             failed(
                 name.clone(),
@@ -371,7 +371,7 @@ impl<'a> Steps<'a> {
 }
 
 /// Runs a file operation on a thread for blocking work.
-pub(super) async fn apart<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work)

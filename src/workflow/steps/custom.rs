@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::Steps;
-use super::builtin::{apart, failed, remove};
+use super::builtin::{failed, remove, run_blocking};
 use super::error::{StepError, StepFailure, StepName};
 use super::filters::filtered;
 use super::init::is_plain_init;
@@ -143,7 +143,7 @@ impl Steps<'_> {
                 .open(copy)?;
             io::copy(&mut from, &mut to).map(drop)
         };
-        apart(renewing)
+        run_blocking(renewing)
             .await
             .map_err(|error| failed(name.clone(), StepFailure::Disk(error)))
     }

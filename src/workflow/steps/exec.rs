@@ -162,7 +162,7 @@ impl Exec<'_> {
             return Ok(begun);
         }
         debug!(checkout = %self.place.root.display(), "{notice}");
-        self.output.say(notice).await;
+        self.output.push_line(notice).await;
         let since = Instant::now();
         let begun = tokio::select! {
             begun = when_free(attempt) => Ok(begun),
@@ -283,7 +283,7 @@ impl Exec<'_> {
         if let Some(access) = self.registry {
             access.hide(&mut line);
         }
-        self.output.say(&line).await;
+        self.output.push_line(&line).await;
         if let Err(error) = self.sandbox.hand_over(self.place).await {
             return EndedProgram::not_run(StepFailure::Disk(error));
         }
@@ -397,7 +397,7 @@ async fn collect(
             kept.text.push_str(&line.text);
             kept.text.push('\n');
         }
-        output.say(&line.text).await;
+        output.push_line(&line.text).await;
     }
     (kept, is_reported)
 }

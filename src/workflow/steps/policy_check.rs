@@ -110,7 +110,7 @@ impl Steps<'_> {
             return Err(failure.unwrap_or_else(|| StepError::not_begun("policy_check", stopped)));
         }
         for verdict in &verdicts {
-            self.exec.output.say(&summary(verdict)).await;
+            self.exec.output.push_line(&summary(verdict)).await;
         }
         Ok(verdicts)
     }
@@ -169,7 +169,7 @@ impl Steps<'_> {
                         let line = format!(
                             "The step {name} is skipped, because steps do not check the policy set `{set}` in this project."
                         );
-                        self.exec.output.say(&line).await;
+                        self.exec.output.push_line(&line).await;
                     }
                     // Its output is for the page only. The sets say that there is no set for it.
                     StepRole::Excess => {

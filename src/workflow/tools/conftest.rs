@@ -98,10 +98,10 @@ impl Tools {
         // A value that is no version is an error of each plan, and names the variable.
         let by_default = default_version(environment).ok().flatten();
         let wanted = policies.conftest_version.clone().or(by_default);
-        let is_here = self.programs.look(PROGRAM).is_some()
+        let is_here = self.programs.first_in_dirs(PROGRAM).is_some()
             || wanted
                 .as_ref()
-                .is_some_and(|version| self.programs.look(&file_name(version)).is_some());
+                .is_some_and(|version| self.programs.first_in_dirs(&file_name(version)).is_some());
         if sets.is_empty() || is_here || (wanted.is_some() && self.downloads.is_some()) {
             return None;
         }
@@ -145,7 +145,7 @@ impl Tools {
 
     /// Finds a version on this machine. A program with the version in its name may be one that reports none.
     async fn installed(&self, wanted: &Version) -> Result<FoundConftest, ToolError> {
-        match self.programs.look(&file_name(wanted)) {
+        match self.programs.first_in_dirs(&file_name(wanted)) {
             Some(program) => self.checked(program, Some(wanted)).await,
             None => self.unversioned(Some(wanted)).await,
         }
@@ -153,7 +153,7 @@ impl Tools {
 
     /// Finds the program without a version in its name.
     async fn unversioned(&self, wanted: Option<&Version>) -> Result<FoundConftest, ToolError> {
-        let program = self.programs.look(PROGRAM);
+        let program = self.programs.first_in_dirs(PROGRAM);
         let program = program.ok_or_else(|| ToolError::Missing {
             program: wanted.map_or_else(|| PROGRAM.to_owned(), file_name),
             searched: self.programs.searched(),
@@ -189,7 +189,7 @@ impl Tools {
         program: PathBuf,
         wanted: Option<&Version>,
     ) -> Result<FoundConftest, ToolError> {
-        let output = self.programs.ask(&program, &["--version"]).await?;
+        let output = self.programs.run(&program, &["--version"]).await?;
         let answer = output.stdout.text();
         if !output.is_success() {
             let said = output.stderr.text();

@@ -108,11 +108,11 @@ impl Programs {
     ) -> Result<FoundTool, ToolError> {
         let name = distribution.program();
         if let Some(wanted) = wanted
-            && let Some(program) = self.look(&format!("{name}{wanted}"))
+            && let Some(program) = self.first_in_dirs(&format!("{name}{wanted}"))
         {
             return self.check(program, distribution, Some(wanted)).await;
         }
-        let Some(program) = self.look(name) else {
+        let Some(program) = self.first_in_dirs(name) else {
             return Err(ToolError::Missing {
                 program: name.to_owned(),
                 searched: self.searched(),
@@ -155,7 +155,7 @@ impl Programs {
     }
 
     /// Returns the first program of this name.
-    pub fn look(&self, name: &str) -> Option<PathBuf> {
+    pub fn first_in_dirs(&self, name: &str) -> Option<PathBuf> {
         self.dirs
             .iter()
             .map(|dir| dir.join(name))
@@ -200,7 +200,7 @@ impl Programs {
     }
 
     /// Runs a program that answers at once, with the environment of programs.
-    pub async fn ask(&self, program: &Path, args: &[&str]) -> Result<CallOutput, ProcessError> {
+    pub async fn run(&self, program: &Path, args: &[&str]) -> Result<CallOutput, ProcessError> {
         let cmd = Cmd::new(program)
             .args(args)
             .envs(self.environment.iter())
@@ -232,7 +232,7 @@ impl Programs {
     }
 
     async fn read_version(&self, program: &Path) -> Result<Version, ToolError> {
-        let output = self.ask(program, &["version", "-json"]).await?;
+        let output = self.run(program, &["version", "-json"]).await?;
         answered(&output).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),
             answer: output

@@ -179,7 +179,7 @@ async fn only_allowed_words_reach_the_tool_whatever_is_commented(backend: Backen
         ] {
             bot.say(pull, &format!("lockkeeper {command} -- {word}"))
                 .await;
-            bot.heard(pull);
+            bot.read_comments(pull);
         }
     }
     let allowed = [
@@ -381,7 +381,7 @@ async fn a_link_out_of_the_checkout_in_a_module_stops_the_projects_that_use_it(b
         &[("modules/net/files", "../../../../outside")],
     )
     .await;
-    let said = bot.heard(pull).join("\n");
+    let said = bot.read_comments(pull).join("\n");
     assert!(
         said.contains(
             "uses the symbolic link `modules/net/files`, which leads to `../../../../outside`"

@@ -297,7 +297,11 @@ async fn a_fork_is_planned_only_when_somebody_who_may_write_asks(backend: Backen
     for author in ["stranger", "alice"] {
         let mut bot = Bot::with(backend, &[NETWORK], &[("allow-fork-prs", "true")]).await;
         let (fork, pull) = from_fork(&bot, author).await;
-        assert_eq!((bot.heard(pull), bot.calls()), (vec![], vec![]), "{author}");
+        assert_eq!(
+            (bot.read_comments(pull), bot.calls()),
+            (vec![], vec![]),
+            "{author}"
+        );
         insta::allow_duplicates! {
             assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Not planned: somebody with write access must review it and comment `lockkeeper plan`.");
         }
@@ -323,7 +327,7 @@ async fn a_fork_is_planned_only_when_somebody_who_may_write_asks(backend: Backen
             .unwrap();
         bot.settle().await;
         assert_eq!(
-            (bot.heard(pull), bot.calls()),
+            (bot.read_comments(pull), bot.calls()),
             (vec![], calls),
             "the next push is not planned either"
         );

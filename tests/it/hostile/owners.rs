@@ -277,7 +277,7 @@ async fn a_plan_that_quotes_the_marker_of_another_part_keeps_no_part_away(backen
     let pull = bot
         .open_pull("wider", &files.map(|path| (path, text.as_str())))
         .await;
-    assert_eq!(bot.heard(pull).len(), 3);
+    assert_eq!(bot.read_comments(pull).len(), 3);
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper plan")
         .await
@@ -297,7 +297,7 @@ async fn a_plan_that_quotes_the_marker_of_another_part_keeps_no_part_away(backen
     bot.github
         .fault("POST /repos/*/*/issues/*/comments", 1, Fault::BadGateway);
     bot.settle().await;
-    let parts = bot.heard(pull);
+    let parts = bot.read_comments(pull);
     let lines: usize = parts
         .iter()
         .map(|part| part.matches("of a very large plan").count())

@@ -364,7 +364,7 @@ async fn a_text_that_is_cut_is_not_compared_and_says_so(backend: Backend) {
     let pull = bot
         .open_pull("padded", &[("network/main.tf", padded)])
         .await;
-    let said = bot.heard(pull).concat();
+    let said = bot.read_comments(pull).concat();
     assert!(
         said.contains("\n* **destroy** `terraform_data.gone[1]`\n"),
         "{said}"

@@ -27,7 +27,7 @@ async fn moved(backend: Backend) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[README]).await;
     assert_eq!(first.0, 1);
-    bot.heard(first);
+    bot.read_comments(first);
     bot
 }
 
@@ -57,7 +57,7 @@ async fn a_lock_that_was_taken_over_is_respected_and_comes_free_when_its_pull_is
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
 
     bot.merge(lockkeeper::model::PullNumber(1)).await;
-    bot.heard(lockkeeper::model::PullNumber(1));
+    bot.read_comments(lockkeeper::model::PullNumber(1));
     assert!(
         bot.comment(second)
             .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
@@ -106,7 +106,7 @@ async fn a_trial_leaves_the_database_as_it_was(backend: Backend) {
 async fn a_lock_that_another_pull_holds_here_is_a_conflict_and_stays(backend: Backend) {
     let mut bot = moved(backend).await;
     let second = bot.open_pull("second", &[OTHER]).await;
-    bot.heard(second);
+    bot.read_comments(second);
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     assert!(
@@ -123,7 +123,7 @@ async fn a_closed_pull_gets_no_lock(backend: Backend) {
     let mut bot = moved(backend).await;
     let first = lockkeeper::model::PullNumber(1);
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     assert!(
@@ -158,6 +158,6 @@ async fn a_pull_whose_close_was_missed_is_freed_by_the_reconciler(backend: Backe
     bot.replica.tick("closed_pulls").await.unwrap();
     assert!(bot.locks().await.is_empty());
     bot.settle().await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.end(&[]).await;
 }

@@ -113,7 +113,7 @@ async fn a_publication_is_at_the_peer_without_a_pull(db: &TestDb) {
     );
     let answer = answer.await;
     assert!(answer.status.is_success(), "{}", answer.text());
-    let heard = timeout(PATIENCE, wake_ups.heard()).await;
+    let heard = timeout(PATIENCE, wake_ups.wait()).await;
     heard.expect("the server wakes those who tell peers");
     one.admin
         .take_down(NET, TakedownKind::Security, "has a key")

@@ -50,7 +50,7 @@ async fn an_inactive_account_has_no_command_carried_out_until_it_is_active_again
     let pull = bot
         .open_pull("wider", &[("network/main.tf", "# a wider network\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let (users, account) = account_of(&bot, &["olga"]).await;
     users.set_active(&by_ops(), account, false).await.unwrap();
 
@@ -153,8 +153,8 @@ async fn everything_that_somebody_does_has_their_account_beside_the_login(backen
         (held.to_string(), held.account.map(|account| account.number)),
         ("olga".to_owned(), Some(account))
     );
-    bot.heard(first);
-    bot.heard(second);
+    bot.read_comments(first);
+    bot.read_comments(second);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -183,7 +183,7 @@ async fn two_logins_of_one_account_are_one_pair_of_eyes(backend: Backend) {
         )
         .await;
     bot.hear(pull, "olga", "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.hear(pull, "bob", "lockkeeper apply").await;
     let answer = bot.answer(pull);
     let why = "and `olga` (by comment) made the plan, which is another login of the same account of this server. Nothing \

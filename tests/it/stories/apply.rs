@@ -48,7 +48,7 @@ const UNSEEN: &str = "**Apply refused**: it is not certain that a comment showed
 async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let pull = bot.open_pull("wider", &[("network/main.tf", main)]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     (bot, pull)
 }
 
@@ -152,7 +152,7 @@ async fn one_of_two_plans_is_applied(backend: Backend) {
             &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply -d app").await;
     assert!(
         bot.comment(pull)
@@ -289,7 +289,7 @@ async fn up_to_date_is_only_said_of_the_newest_commit(backend: Backend) {
     let (mut bot, pull) = planned(backend, "# fake: no changes\n").await;
     bot.update("wider", &[("lockkeeper.yaml", "version: 99\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(
         bot.comment(pull)
@@ -404,7 +404,7 @@ async fn a_plan_is_not_applied_before_a_comment_shows_it(backend: Backend) {
     bot.go();
     assert_eq!(planning.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     assert!(
         told.len() == 2 && told[1].contains(UNSEEN),
         "the plan of `net` is older than the comment, but nobody could read it: {told:#?}"
@@ -427,7 +427,7 @@ async fn a_plan_is_not_applied_while_its_comment_is_on_its_way(backend: Backend)
     bot.settle_short().await;
     assert_eq!(bot.github.faults_left(), 0, "the comment was refused");
     bot.say(pull, "lockkeeper apply").await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     assert!(told[0].contains("9 to destroy"), "{told:#?}");
     assert!(told.len() == 2 && told[1].contains(UNSEEN), "{told:#?}");
     assert_eq!(applies(&bot), 0);
@@ -611,7 +611,7 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     let pull = bot
         .open_pull("both", &[("network/main.tf", slow), ("app/main.tf", slow)])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")
         .await
@@ -679,7 +679,7 @@ async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) 
 async fn what_was_discarded_cannot_be_applied(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.say(pull, "lockkeeper unlock").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(
         bot.comment(pull)
@@ -728,7 +728,7 @@ async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Ba
     let other = bot
         .open_pull("other", &[("network/main.tf", "# fake: no changes\n")])
         .await;
-    bot.heard(other);
+    bot.read_comments(other);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: locked
@@ -753,7 +753,7 @@ async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Ba
 async fn a_closed_pull_request_applies_nothing(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.close(pull).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
     **Apply refused**: this pull request is closed, and commands run on open pull requests only.
@@ -764,7 +764,7 @@ async fn a_closed_pull_request_applies_nothing(backend: Backend) {
     ");
     bot.reopen(pull).await;
     bot.merge(pull).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
     **Apply refused**: this pull request is merged, and commands run on open pull requests only.
@@ -784,7 +784,7 @@ async fn a_pull_request_into_a_branch_that_is_gone_applies_nothing(backend: Back
     let pull = bot
         .open(NewPull::from_branch("wider").into_base("release"))
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github.delete_branch(REPO, "release").await.unwrap();
     for (command, refused) in [("apply", "**Apply refused**"), ("plan", "**Plan refused**")] {
         bot.say(pull, &format!("lockkeeper {command}")).await;

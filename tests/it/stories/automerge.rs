@@ -55,7 +55,7 @@ async fn planned(
 ) -> (Bot, PullNumber) {
     let mut bot = Bot::with(backend, &[NETWORK, APP, MERGING], flags).await;
     let pull = bot.open_pull("wider", files).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     (bot, pull)
 }
 
@@ -88,7 +88,7 @@ fn request(bot: &Bot) -> String {
 /// Asserts that the bot merged the pull request, after the answer and before the comment about its locks. Returns the
 /// answer.
 fn merged(bot: &mut Bot, pull: PullNumber) -> String {
-    let mut heard = bot.heard(pull);
+    let mut heard = bot.read_comments(pull);
     assert_eq!(heard.len(), 2, "{heard:#?}");
     assert!(
         heard[1].starts_with("This pull request was merged"),
@@ -105,7 +105,7 @@ fn merged(bot: &mut Bot, pull: PullNumber) -> String {
 
 /// Asserts that the apply succeeded. Returns the comment with the reason why the pull request is still open.
 fn not_merged(bot: &mut Bot, pull: PullNumber) -> String {
-    let mut heard = bot.heard(pull);
+    let mut heard = bot.read_comments(pull);
     heard.retain(|comment| !comment.starts_with("Ran Plan"));
     assert_eq!(heard.len(), 2, "{heard:#?}");
     assert!(
@@ -193,7 +193,7 @@ async fn projects_without_changes_need_no_apply(backend: Backend) {
 async fn the_server_can_merge_everywhere_and_a_repository_can_decline(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("automerge", "true")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
     let pull = bot
@@ -202,7 +202,7 @@ async fn the_server_can_merge_everywhere_and_a_repository_can_decline(backend: B
             &[MORE, ("atlantis.yaml", "version: 3\nautomerge: false\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(!bot.comment(pull).contains("merge"));
     assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 1));
@@ -275,7 +275,7 @@ async fn a_comment_can_leave_the_pull_request_open(backend: Backend) {
 async fn a_method_without_merging_is_refused_before_the_apply(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply --auto-merge-method squash")
         .await;
     assert_snapshot!(bot.comment(pull), @"
@@ -304,7 +304,7 @@ async fn a_label_keeps_a_pull_request_open(backend: Backend) {
     // Somebody sets the label at the last moment.
     bot.github.set_labels(REPO, pull, &["hold"]).unwrap();
     bot.settle().await;
-    assert_snapshot!(bot.heard(pull)[1], @"
+    assert_snapshot!(bot.read_comments(pull)[1], @"
     **Not merged**: the pull request has the label `hold` (`--disable-automerge-label`).
 
     * Remove the label and comment `lockkeeper apply` again, or merge by hand.
@@ -413,7 +413,7 @@ async fn a_project_without_changes_has_policies_too(backend: Backend) {
 }
 
 fn not_merged_nothing_applied(bot: &mut Bot, pull: PullNumber) -> String {
-    let mut heard = bot.heard(pull);
+    let mut heard = bot.read_comments(pull);
     assert_eq!(heard.len(), 2, "{heard:#?}");
     assert!(heard[0].contains("nothing to apply"), "{}", heard[0]);
     assert_eq!((state(bot, pull), merges(bot)), (PullState::Open, 0));
@@ -423,7 +423,7 @@ fn not_merged_nothing_applied(bot: &mut Bot, pull: PullNumber) -> String {
 async fn a_project_that_was_never_planned_keeps_the_pull_request_open(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER, MORE], &[("disable-autoplan", "true")]).await;
     bot.say(pull, "lockkeeper plan -d network").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: not every project of the pull request is applied or has nothing to change.
@@ -434,7 +434,7 @@ async fn a_project_that_was_never_planned_keeps_the_pull_request_open(backend: B
     <sub>Commit `98c543a7`</sub>
     ");
     bot.say(pull, "lockkeeper plan -d app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
     bot.end(&[]).await;
@@ -482,7 +482,7 @@ async fn with_hooks_the_whole_pull_request_has_to_be_planned(backend: Backend) {
     let flags = [("repo-config-json", rules), ("disable-autoplan", "true")];
     let (mut bot, pull) = planned(backend, &[WIDER], &flags).await;
     bot.say(pull, "lockkeeper plan -d network").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: the newest commit of the pull request has no plan of all projects, so it is unknown whether all of them are applied.
@@ -492,7 +492,7 @@ async fn with_hooks_the_whole_pull_request_has_to_be_planned(backend: Backend) {
     <sub>Commit `4282ac93`</sub>
     ");
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
     bot.end(&[]).await;
@@ -508,7 +508,7 @@ async fn with_hooks_projects_that_are_only_planned_by_comment_have_to_be(backend
     )
     .await;
     let pull = bot.open_pull("wider", &[WIDER, MORE]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let told = not_merged(&mut bot, pull);
     assert!(
@@ -516,7 +516,7 @@ async fn with_hooks_projects_that_are_only_planned_by_comment_have_to_be(backend
         "{told}"
     );
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
     bot.end(&[]).await;
@@ -526,7 +526,7 @@ async fn what_was_planned_in_part_keeps_the_pull_request_open(backend: Backend) 
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
     bot.say(pull, "lockkeeper plan -- -target=terraform_data.it")
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
     assert!(
@@ -658,7 +658,7 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
         let pull = bot
             .open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")])
             .await;
-        bot.heard(pull);
+        bot.read_comments(pull);
         bot.github
             .comment(REPO, pull, "alice", "lockkeeper apply")
             .await
@@ -668,7 +668,7 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
         // The event of a merge may have come when nobody listened. A server looks for such pull requests when it starts.
         bot.replica.tick("closed_pulls").await.unwrap();
         bot.settle().await;
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         let interrupted = told
             .iter()
             .any(|comment| comment.contains("stopped during this apply"));
@@ -685,7 +685,7 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
         count += usize::from(!interrupted);
         if interrupted {
             bot.merge(pull).await;
-            bot.heard(pull);
+            bot.read_comments(pull);
         }
     }
     assert!(
@@ -748,7 +748,7 @@ async fn what_atlantis_had_applied_counts(backend: Backend) {
         "{told}"
     );
     bot.say(pull, "lockkeeper plan -d app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(merged(&mut bot, pull).contains("applied"));
     assert!(

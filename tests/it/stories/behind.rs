@@ -23,7 +23,7 @@ async fn what_was_merged_is_part_of_the_plan(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[BESIDE]).await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(first, "lockkeeper apply").await;
     bot.merge(first).await;
     let comment = bot.comment(second);
@@ -35,7 +35,7 @@ async fn what_was_merged_is_part_of_the_plan(backend: Backend) {
         comment.contains("**Plan: 2 to add, 1 to change, 0 to destroy.**"),
         "{comment}"
     );
-    bot.heard(first);
+    bot.read_comments(first);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -72,10 +72,10 @@ async fn the_plan_of_a_turn_says_what_it_lacks(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[BRANCH]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[BESIDE]).await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(first, "lockkeeper apply").await;
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     let comment = bot.comment(second);
     assert_snapshot!(comment.lines().take(5).collect::<Vec<_>>().join("\n"), @"
     Ran Plan for dir: `network` workspace: `default`, behind `main`: planned
@@ -90,7 +90,7 @@ async fn the_plan_of_a_turn_says_what_it_lacks(backend: Backend) {
 async fn what_concerns_no_project_of_the_pull_request_is_not_mentioned(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[BRANCH]).await;
     let pull = bot.open_pull("second", &[BESIDE]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.push(
         "main",
         &[

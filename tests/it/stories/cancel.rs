@@ -332,7 +332,7 @@ async fn a_cancel_that_is_killed_anywhere_is_told_once(backend: Backend) {
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;
         bot.settle().await;
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         let cancels = told
             .iter()
             .filter(|comment| comment.starts_with("Ran Cancel"))
@@ -351,7 +351,7 @@ async fn a_cancel_that_is_killed_anywhere_is_told_once(backend: Backend) {
             .filter(|line| line.starts_with("lockkeeper/plan"));
         assert_eq!(plans.collect::<Vec<_>>(), [""; 0], "killed after {wakes}");
         bot.say(pull, "lockkeeper unlock").await;
-        bot.heard(pull);
+        bot.read_comments(pull);
     }
     bot.end(&[]).await;
 }

@@ -108,7 +108,11 @@ async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_cl
     <sub>0 s</sub>
     ");
     bot.say(pull, "lockkeeper plan").await;
-    assert_eq!(bot.heard(pull), [""; 0], "the pull was told already");
+    assert_eq!(
+        bot.read_comments(pull),
+        [""; 0],
+        "the pull was told already"
+    );
     assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]));
     let refused = "nobody has claimed the repository (--require-claims)";
     let deliveries = bot.deliveries().await;
@@ -162,7 +166,11 @@ async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle().await;
     assert_eq!(bot.locks().await, [""; 0]);
-    assert_eq!(bot.heard(pull).len(), 1, "it is told what was given back");
+    assert_eq!(
+        bot.read_comments(pull).len(),
+        1,
+        "it is told what was given back"
+    );
     bot.end(&[]).await;
 }
 
@@ -276,12 +284,16 @@ async fn a_token_that_was_replaced_is_not_used_any_more(backend: Backend) {
     let keys = tempfile::tempdir().unwrap();
     let mut bot = Bot::with(backend, FILES, &[("encryption-key-file", &key_file(&keys))]).await;
     let pull = bot.open_pull("wider", CHANGED).await;
-    assert_eq!(bot.heard(pull).len(), 1, "so far as the server itself");
+    assert_eq!(
+        bot.read_comments(pull).len(),
+        1,
+        "so far as the server itself"
+    );
     let id = add(&bot, &token(TEAM_TOKEN)).await;
     bot.say(pull, "lockkeeper plan").await;
     bot.store().credential_remove(id, by()).await.unwrap();
     bot.say(pull, "lockkeeper plan").await;
-    assert_eq!(bot.heard(pull).len(), 1, "and again");
+    assert_eq!(bot.read_comments(pull).len(), 1, "and again");
     assert_eq!(
         authors(&bot, pull)
             .iter()

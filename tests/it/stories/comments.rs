@@ -174,7 +174,7 @@ async fn talk_about_commands_is_ignored(backend: Backend) {
         bot.github.comment(REPO, pull, "alice", text).await.unwrap();
     }
     bot.settle().await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     assert_snapshot!(bot.deliveries().await[2..].join("\n"), @"
     issue_comment ignored: the comment starts with a quotation
     issue_comment ignored: the comment has more than one line of text
@@ -218,7 +218,7 @@ async fn the_bot_listens_to_the_names_it_was_given(backend: Backend) {
     bot.say(pull, "lockkeeper help").await;
     bot.say(pull, "atlantis help").await;
     assert_eq!(
-        bot.heard(pull),
+        bot.read_comments(pull),
         [""; 0],
         "other servers may listen to these names"
     );
@@ -269,7 +269,7 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it is not a command
     issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it is not a command
     ");
-    bot.heard(pull)
+    bot.read_comments(pull)
         .iter()
         .for_each(|text| assert_eq!(text, "lockkeeper help", "nothing but what was written"));
     bot.end(&[]).await;

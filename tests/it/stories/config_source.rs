@@ -42,7 +42,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 
 /// Plans, and returns the first line of the next comment.
 async fn planned(bot: &mut Bot, pull: lockkeeper::model::PullNumber) -> String {
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper plan").await;
     bot.comment(pull)
         .lines()
@@ -127,7 +127,7 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
     let pull = bot
         .open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     // New requirements apply to plans that are made from now on.
     bot.push(
         "main",
@@ -138,7 +138,7 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
     )
     .await;
     bot.say(pull, "lockkeeper plan -p app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
     assert!(
@@ -152,7 +152,7 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
     );
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
     bot.end(&[
         "acme/infra/app/default by #1",
@@ -176,7 +176,7 @@ async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_othe
         bot.push("main", &[("README.md", "# Merged meanwhile\n")])
             .await;
         bot.say(pull, "lockkeeper plan -d network").await;
-        bot.heard(pull);
+        bot.read_comments(pull);
         bot.github
             .comment(REPO, pull, "alice", "lockkeeper apply")
             .await
@@ -234,7 +234,7 @@ async fn each_plan_is_applied_in_the_state_of_the_base_branch_it_was_made_of(bac
         .await;
     bot.push("main", &[("ground", "rock")]).await;
     bot.say(pull, "lockkeeper plan -d network").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
     // The projects run one after the other. The last one has the checkout of the first, although another was there in
@@ -274,11 +274,11 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
     let pull = bot
         .open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.push("main", &[("demands", ", apply_requirements: [approved]")])
         .await;
     bot.say(pull, "lockkeeper plan -p app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
     assert!(
@@ -303,7 +303,7 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
     );
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
     bot.end(&[
         "acme/infra/app/default by #1",
@@ -343,7 +343,7 @@ async fn a_named_branch_is_read_as_it_is_now(backend: Backend) {
 async fn a_named_branch_that_is_not_there_stops_plan_and_apply(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[]).await;
     let pull = bot.open_pull("own", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.restart_with(&[("repo-config-source", &["branch:config"])])
         .await;
     bot.say(pull, "lockkeeper apply").await;
@@ -458,7 +458,7 @@ async fn a_changed_file_of_the_server_holds_from_the_next_command_on(backend: Ba
 async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Backend) {
     let (mut bot, path, _dir) = with_file(backend, FROM_PULL).await;
     let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let before = bot.replica.ctx.live.file().unwrap();
     std::fs::write(&path, "repos:\n- id: /.*/\n  repo_config_sorce: base\n").unwrap();
     let FileCheck::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {

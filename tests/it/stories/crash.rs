@@ -80,7 +80,7 @@ async fn a_plan_that_is_killed_anywhere_is_told_once(backend: Backend) {
         cut += usize::from(bot.work_until_killed(wakes).await);
         bot.crash_and_restart().await;
         bot.settle().await;
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
         assert!(
             told[0].contains(": planned\n"),
@@ -100,7 +100,7 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
         let pull = bot
             .open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")])
             .await;
-        assert_eq!(bot.heard(pull).len(), 1);
+        assert_eq!(bot.read_comments(pull).len(), 1);
         bot.github
             .comment(REPO, pull, "alice", "lockkeeper apply")
             .await
@@ -108,7 +108,7 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
         cut += usize::from(bot.work_until_killed(wakes).await);
         bot.crash_and_restart().await;
         bot.settle().await;
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
         let applied = told[0].contains(": applied\n");
         let stopped = told[0].contains("The server stopped during this apply");
@@ -464,7 +464,7 @@ async fn a_plan_that_was_cut_off_leaves_nothing_pending_on_an_older_commit(backe
     assert_eq!(pending_on(&bot, &old), [""; 0]);
     assert_eq!(bot.pending(pull), [""; 0]);
     assert_eq!(
-        bot.heard(pull).len(),
+        bot.read_comments(pull).len(),
         1,
         "the plan of the push takes the place of the one that was cut off"
     );
@@ -479,7 +479,7 @@ async fn a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_a
     bot.crash_and_restart().await;
     bot.settle().await;
     assert_eq!(pending_on(&bot, &old), [""; 0]);
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.end(&[]).await;
 }
 
@@ -514,7 +514,7 @@ async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: B
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
     assert_eq!(
-        bot.heard(pull),
+        bot.read_comments(pull),
         [""; 0],
         "nothing is told of a plan that is made again"
     );
@@ -572,7 +572,7 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
     ");
     bot.crash_and_restart().await;
     bot.settle().await;
-    assert_eq!(bot.heard(pull), [""; 0], "it is told once");
+    assert_eq!(bot.read_comments(pull), [""; 0], "it is told once");
     assert_eq!(
         bot.calls()
             .iter()
@@ -657,7 +657,7 @@ async fn a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back(backend
     );
     bot.github.set_delivering(Delivering::Immediately).await;
     bot.say(pull, "lockkeeper plan").await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     assert_snapshot!(told.join("\n=====\n"), @"
     This pull request was closed: its lock is free, and plans that were not applied are discarded.
 

@@ -41,7 +41,7 @@ async fn comments_during_a_run_are_reacted_to_at_once_and_answered_in_order(back
     bot.settle_short().await;
     assert!(eyes(&bot, first) && eyes(&bot, second));
     assert!(
-        bot.heard(pull).is_empty(),
+        bot.read_comments(pull).is_empty(),
         "nobody is told to come back later"
     );
     bot.go();
@@ -160,7 +160,7 @@ async fn an_unlock_is_answered_at_once_although_every_worker_is_taken_by_command
     let mut held: Vec<_> = held.iter().map(String::as_str).collect();
     held.sort_unstable();
     for n in 0..WAITING {
-        let said = bot.heard(lockkeeper::model::PullNumber(i64::try_from(n).unwrap() + 2));
+        let said = bot.read_comments(lockkeeper::model::PullNumber(i64::try_from(n).unwrap() + 2));
         assert!(
             matches!(&said[..], [plan] if plan.starts_with("Ran Plan") && plan.contains("Plan:")),
             "{said:?}"

@@ -28,7 +28,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 async fn a_plan_by_comment_starts_no_git_if_the_mirror_has_both_commits(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.db.clock.advance(Duration::from_mins(5));
     let (before, since) = (bot.github.requests().len(), bot.db.now());
     let heard = log::listen();
@@ -78,7 +78,7 @@ const BASE: &str = "GET /repos/acme/infra/branches/main";
 async fn a_plan_asks_the_forge_everything_at_once(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.db.clock.advance(Duration::from_mins(5));
     for route in [PULL, PERMISSION, BASE] {
         bot.github.fault(route, 1, Fault::Hang);
@@ -99,7 +99,7 @@ async fn an_apply_asks_the_forge_for_the_pull_request_and_its_base_branch_at_onc
 ) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     for route in [PULL, BASE] {
         bot.github.fault(route, 1, Fault::Hang);
     }
@@ -119,7 +119,7 @@ async fn an_apply_asks_the_forge_for_the_pull_request_and_its_base_branch_at_onc
 async fn answers_about_an_earlier_head_are_not_used(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.db.clock.advance(Duration::from_mins(5));
     bot.github.set_delivering(Delivering::Held).await;
     let changes = [("network/main.tf", "# fake: add 7 change 0 destroy 0\n")];

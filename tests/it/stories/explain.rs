@@ -29,7 +29,7 @@ const CHANGE: [(&str, &str); 2] = [
 async fn an_explanation_runs_nothing_and_takes_no_lock(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DB, CONFIG]).await;
     let pull = bot.open_pull("net", &CHANGE).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper explain").await;
     let line = bot.machine_line(pull);
     let answer = bot.answer(pull);
@@ -57,7 +57,7 @@ async fn an_explanation_runs_nothing_and_takes_no_lock(backend: Backend) {
 async fn one_project_is_explained_by_its_name(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, CONFIG]).await;
     let pull = bot.open_pull("docs", &[("docs/x.md", "Read me.\n")]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper explain -p app").await;
     let answer = bot.answer(pull);
     assert!(
@@ -84,7 +84,7 @@ async fn what_cannot_be_explained_is_refused_as_a_plan_is(backend: Backend) {
             )],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper explain").await;
     let answer = bot.answer(pull);
     assert!(
@@ -104,7 +104,7 @@ async fn a_comment_says_the_same_as_the_command_line(backend: Backend) {
     let mut bot = Bot::new(backend, &base).await;
     let change = [CHANGE[0], CHANGE[1], ("app/main.tf", "# fake: add 1\n")];
     let pull = bot.open_pull("both", &change).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper explain").await;
 
     let tree = WorkingTree::new(&base);
@@ -157,7 +157,7 @@ async fn a_comment_says_the_same_as_the_command_line(backend: Backend) {
 async fn the_operator_can_leave_it_out(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("allow-commands", "plan,apply")]).await;
     let pull = bot.open_pull("docs", &[("docs/x.md", "Read me.\n")]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper explain").await;
     assert!(bot.answer(pull).starts_with("**Nothing was run**: "));
     bot.end(&[]).await;
@@ -168,7 +168,7 @@ async fn hooks_that_were_not_run_are_told(backend: Backend) {
         "{\"repos\": [{\"id\": \"/.*/\", \"pre_workflow_hooks\": [{\"run\": \"exit 1\"}]}]}";
     let mut bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", HOOKS)]).await;
     let pull = bot.open_pull("docs", &[("docs/x.md", "Read me.\n")]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper explain").await;
     let answer = bot.answer(pull);
     assert!(

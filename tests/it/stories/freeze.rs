@@ -26,7 +26,7 @@ async fn two_plans(backend: Backend) -> (Bot, PullNumber, String) {
     let pull = bot
         .open_pull("both", &[("network/main.tf", code), ("app/main.tf", code)])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let lock = bot.store().lock_list().await.unwrap().remove(0);
     (bot, pull, lock.key.repo.to_string())
 }
@@ -203,7 +203,7 @@ async fn a_lock_of_another_repository_stops_nothing(backend: Backend) {
 async fn what_is_applied_already_stays_a_success(backend: Backend) {
     let (mut bot, pull, _) = two_plans(backend).await;
     bot.say(pull, "lockkeeper apply").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     stop_applies(bot.store(), "olga", "the database moves").await;
     bot.say(pull, "lockkeeper apply").await;
     assert!(

@@ -59,7 +59,13 @@ async fn two(backend: Backend) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[OTHER]).await;
-    assert_eq!((bot.heard(first).len(), bot.heard(second).len()), (1, 1));
+    assert_eq!(
+        (
+            bot.read_comments(first).len(),
+            bot.read_comments(second).len()
+        ),
+        (1, 1)
+    );
     bot.look_after(Duration::from_mins(5)).await;
     assert_eq!(bot.locks().await, [LOCK]);
     bot
@@ -100,7 +106,13 @@ async fn a_pull_that_is_gone_gives_its_locks_back(backend: Backend) {
     let second = bot
         .open_pull("second", &[("app/main.tf", "# wider\n")])
         .await;
-    assert_eq!((bot.heard(first).len(), bot.heard(second).len()), (1, 1));
+    assert_eq!(
+        (
+            bot.read_comments(first).len(),
+            bot.read_comments(second).len()
+        ),
+        (1, 1)
+    );
     bot.github
         .fault("GET /repos/*/*/pulls/1", 2, Fault::NotFound);
     for _ in 0..2 {
@@ -116,7 +128,7 @@ async fn a_pull_that_is_gone_gives_its_locks_back(backend: Backend) {
 async fn a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    assert_eq!(bot.heard(first).len(), 1);
+    assert_eq!(bot.read_comments(first).len(), 1);
     bot.github.set_delivering(Delivering::Held).await;
     bot.github
         .push(
@@ -147,7 +159,7 @@ async fn a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back(bac
 async fn a_pull_that_is_not_found_twice_and_found_between_keeps_its_locks(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    assert_eq!(bot.heard(first).len(), 1);
+    assert_eq!(bot.read_comments(first).len(), 1);
     for content in ["# wider\n", "# wider still\n"] {
         bot.github.set_delivering(Delivering::Held).await;
         bot.github
@@ -166,14 +178,14 @@ async fn a_pull_that_is_not_found_twice_and_found_between_keeps_its_locks(backen
         assert_eq!(bot.github.faults_left(), 0);
         bot.settle().await;
     }
-    bot.heard(first);
+    bot.read_comments(first);
     bot.end(&[LOCK]).await;
 }
 
 async fn a_pull_that_is_not_found_twice_within_days_keeps_its_locks(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    assert_eq!(bot.heard(first).len(), 1);
+    assert_eq!(bot.read_comments(first).len(), 1);
     for wait in [Duration::from_mins(5), Duration::from_hours(72)] {
         bot.db.clock.advance(wait);
         bot.github
@@ -209,7 +221,7 @@ async fn an_archived_repository_gives_its_locks_back(backend: Backend) {
 async fn a_repository_that_refuses_us_keeps_no_other_waiting_and_fails_no_repair(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.github
         .create_repo("acme/other", &[NETWORK])
         .await
@@ -245,7 +257,7 @@ async fn a_repository_that_refuses_us_keeps_no_other_waiting_and_fails_no_repair
 async fn a_repository_whose_app_was_removed_gives_its_locks_back(backend: Backend) {
     let mut bot = Bot::as_app(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.github.fault("GET /repos/*/*", 100, Fault::NotFound);
     bot.github
         .fault("GET /repos/*/*/pulls", 100, Fault::NotFound);

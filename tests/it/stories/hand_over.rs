@@ -37,7 +37,7 @@ async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
         bot.open_pull("third", &[THIRD]).await,
     ];
     for pull in pulls {
-        bot.heard(pull);
+        bot.read_comments(pull);
     }
     (bot, pulls)
 }
@@ -144,7 +144,7 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
 async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("first", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let reason = Reason::read("it is `forgotten`, says @olga").unwrap();
     assert!(matches!(
         hand_over(
@@ -270,7 +270,7 @@ async fn a_lock_under_which_an_apply_runs_is_left_alone(backend: Backend) {
     let pull = bot
         .open_pull("first", &[("network/main.tf", "# fake: wait apply\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")
         .await
@@ -327,7 +327,7 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_the_queue(backend: Bac
 
     **Plan: 7 to add, 0 to change, 0 to destroy.**
     ");
-    assert_eq!(bot.heard(second), [""; 0], "it still waits");
+    assert_eq!(bot.read_comments(second), [""; 0], "it still waits");
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
 
@@ -338,18 +338,18 @@ async fn a_pull_request_that_lost_its_lock_is_queued_again(backend: Backend) {
         HandOverOutcome::Done(_)
     ));
     bot.settle().await;
-    bot.heard(second);
-    bot.heard(first);
+    bot.read_comments(second);
+    bot.read_comments(first);
     bot.say(first, "lockkeeper plan -d network").await;
     assert!(
         bot.comment(first)
             .contains("This pull request is **number 2 in the queue**")
     );
     bot.merge(second).await;
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
     bot.say(third, "lockkeeper unlock").await;
-    bot.heard(third);
+    bot.read_comments(third);
     assert!(
         bot.comment(first)
             .contains("next in the queue after pull request 3")
@@ -475,7 +475,7 @@ async fn a_notice_is_posted_once_though_the_server_dies(backend: Backend) {
     for wakes in [1, 2, 3, 5, 8, 13] {
         let mut bot = Bot::new(backend, &[NETWORK]).await;
         let pull = bot.open_pull("first", &[WIDER]).await;
-        bot.heard(pull);
+        bot.read_comments(pull);
         assert!(matches!(
             hand_over(&bot, &olga(&the_lock(&bot).await)).await,
             HandOverOutcome::Done(_)
@@ -483,7 +483,7 @@ async fn a_notice_is_posted_once_though_the_server_dies(backend: Backend) {
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;
         bot.settle().await;
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         assert!(
             told.len() == 1 && told[0].starts_with("**Lock released**"),
             "killed after {wakes}: {told:#?}"

@@ -282,7 +282,7 @@ async fn hooks_run_for_the_commands_they_are_for(backend: Backend) {
     ] {
         bot.say(pull, &format!("lockkeeper {command}")).await;
     }
-    bot.heard(pull);
+    bot.read_comments(pull);
     let noted = std::fs::read_to_string(bot.tools.join("noted")).unwrap();
     assert_eq!(
         noted.split_whitespace().collect::<Vec<_>>(),

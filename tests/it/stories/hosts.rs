@@ -93,7 +93,7 @@ async fn pull_requests_of_the_same_name_on_two_hosts_have_their_own_locks(backen
     bot.settle_with(&other).await;
     assert_eq!(locks(&bot).await, both[1..]);
     assert_eq!(comments(&other, same).len(), 2);
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
 
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")

@@ -46,7 +46,7 @@ impl Bot {
 async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
     let (mut bot, pull) = planned(backend).await;
     bot.nothing_happens_for(79).await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     bot.nothing_happens_for(1).await;
     assert_snapshot!(bot.comment(pull), @"
     **A lock expires on 2026-03-06 13:00 UTC** unless this pull request has activity before then. A pull request without activity keeps its locks for 100 hours only, so that others need not wait (`repo_locks.ttl`).
@@ -61,7 +61,7 @@ async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
     ");
     assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"event":"lock_idle","id":"ID","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
     bot.nothing_happens_for(19).await;
-    assert_eq!(bot.heard(pull), [""; 0], "it was warned once");
+    assert_eq!(bot.read_comments(pull), [""; 0], "it was warned once");
     bot.nothing_happens_for(1).await;
     assert_snapshot!(bot.comment(pull), @"
     **The lock of this pull request expired**, and plans that were not applied are discarded: this pull request had no activity for 100 hours (`repo_locks.ttl`).
@@ -93,7 +93,7 @@ async fn whoever_waits_for_an_idle_lock_gets_it(backend: Backend) {
     assert!(bot.answer(second).contains("next in the queue"));
     bot.nothing_happens_for(80).await;
     bot.nothing_happens_for(20).await;
-    assert_eq!(bot.heard(first).len(), 2);
+    assert_eq!(bot.read_comments(first).len(), 2);
     assert!(bot.answer(second).contains(": planned\n"));
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
@@ -102,17 +102,17 @@ async fn whatever_people_do_at_a_pull_request_keeps_its_locks(backend: Backend) 
     let (mut bot, pull) = planned(backend).await;
     bot.nothing_happens_for(80).await;
     assert_eq!(
-        bot.heard(pull).len(),
+        bot.read_comments(pull).len(),
         1,
         "the warning, which is no activity"
     );
     bot.say(pull, "I am on it, wait please.").await;
     bot.nothing_happens_for(79).await;
-    assert_eq!(bot.heard(pull), [""; 0], "the time started anew");
+    assert_eq!(bot.read_comments(pull), [""; 0], "the time started anew");
     bot.update("wider", &[OTHER]).await;
     assert!(bot.answer(pull).contains(": planned\n"));
     bot.nothing_happens_for(79).await;
-    assert_eq!(bot.heard(pull), [""; 0], "and again");
+    assert_eq!(bot.read_comments(pull), [""; 0], "and again");
     bot.end(&[LOCK]).await;
 }
 
@@ -152,7 +152,7 @@ async fn what_was_applied_and_not_merged_is_warned_of(backend: Backend) {
     assert!(bot.answer(pull).contains(": applied\n"));
     bot.nothing_happens_for(80).await;
     bot.nothing_happens_for(20).await;
-    let heard = bot.heard(pull);
+    let heard = bot.read_comments(pull);
     assert!(
         heard[1].contains("Changes of this pull request were applied"),
         "{heard:#?}"
@@ -165,7 +165,7 @@ async fn without_a_limit_locks_are_kept(backend: Backend) {
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.answer(pull);
     bot.nothing_happens_for(24 * 365).await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     assert_eq!(bot.github.comments(REPO, pull).unwrap().len(), 1);
     bot.end(&[LOCK]).await;
 }

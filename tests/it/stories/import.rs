@@ -264,7 +264,7 @@ async fn a_push_after_the_comment_refuses_a_change_of_the_state(backend: Backend
         let code = format!("# fake: add 2 change 1 destroy 0\n# pushed before {call}\n");
         let new = bot.push("wider", &[("network/main.tf", &code)]).await;
         bot.settle().await;
-        let told = bot.heard(pull).join("\n");
+        let told = bot.read_comments(pull).join("\n");
         let why = format!(
             "refused**: the pull request is at commit `{}` now, and was at `{}` when Lockkeeper read the comment",
             new.short(),
@@ -611,7 +611,7 @@ async fn an_import_that_is_killed_anywhere_is_told_once_and_done_at_most_once(ba
         cut += usize::from(bot.work_until_killed(wakes).await);
         bot.crash_and_restart().await;
         bot.settle().await;
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
         let imported = told[0].contains(": imported\n");
         let stopped = told[0].contains("The server stopped during this import");
@@ -645,7 +645,7 @@ async fn closing_the_pull_leaves_the_lock_until_the_import_has_ended(backend: Ba
     let _ = command.await.unwrap();
     assert_eq!(bot.locks().await, [""; 0]);
     bot.settle().await;
-    let told = bot.heard(pull).join("\n");
+    let told = bot.read_comments(pull).join("\n");
     assert!(
         told.contains("The pull request was closed while this ran; its lock is free now."),
         "{told}"
@@ -679,7 +679,7 @@ async fn a_running_import_is_cancelled_by_force_only(backend: Backend) {
     bot.settle_short().await;
     let _ = command.await.unwrap();
     bot.settle().await;
-    let told = bot.heard(pull).join("\n");
+    let told = bot.read_comments(pull).join("\n");
     assert!(
         told.contains(
             "**Import cancelled**: `bob` cancelled it, so `terraform import` was stopped."
@@ -712,7 +712,7 @@ async fn a_pull_without_projects_is_told_how_to_name_one(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[ALL, ("silence-no-projects", "true")]).await;
     let pull = bot.open_pull("docs", &[("README.md", "words\n")]).await;
     bot.say(pull, "lockkeeper import a.b c").await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     bot.end(&[]).await;
 }
 

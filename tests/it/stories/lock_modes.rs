@@ -74,10 +74,10 @@ async fn with_on_apply_the_second_applies_after_the_first_was_merged_and_planned
     bot.say(first, "lockkeeper apply").await;
     bot.merge(first).await;
     assert_eq!(bot.locks().await, [""; 0]);
-    bot.heard(first);
-    bot.heard(second);
+    bot.read_comments(first);
+    bot.read_comments(second);
     bot.say(second, "lockkeeper plan").await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(second, "lockkeeper apply").await;
     assert_eq!(
         first_line(&bot.comment(second)),

@@ -24,7 +24,7 @@ async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[OTHER]).await;
-    bot.heard(first);
+    bot.read_comments(first);
     (bot, first, second)
 }
 
@@ -56,7 +56,7 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
 async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    bot.heard(first);
+    bot.read_comments(first);
     let second = bot
         .open_pull(
             "second",
@@ -142,10 +142,10 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
 async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
     let (mut bot, first, second) = two(backend).await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(first, "lockkeeper unlock").await;
-    bot.heard(first);
-    bot.heard(second);
+    bot.read_comments(first);
+    bot.read_comments(second);
     bot.say(second, "lockkeeper plan -d network").await;
     assert!(
         bot.comment(second)
@@ -160,14 +160,14 @@ async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
 
 async fn after_a_merge_the_other_pull_request_can_plan(backend: Backend) {
     let (mut bot, first, second) = two(backend).await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.merge(first).await;
     assert_snapshot!(bot.comment(first), @"
     This pull request was merged: its lock is free, and plans that were not applied are discarded.
 
     * dir: `network` workspace: `default`
     ");
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(second, "lockkeeper plan").await;
     assert!(
         bot.comment(second)
@@ -178,7 +178,7 @@ async fn after_a_merge_the_other_pull_request_can_plan(backend: Backend) {
 
 async fn another_workspace_of_the_directory_is_no_conflict(backend: Backend) {
     let (mut bot, _, second) = two(backend).await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(second, "lockkeeper plan -d network -w staging")
         .await;
     assert!(

@@ -402,7 +402,7 @@ async fn the_backlog_of_a_repository_that_was_not_known_is_not_planned(backend: 
         bot.comment(old).contains("**Plan: 3 to add"),
         "from then on nothing of it is missed"
     );
-    assert!(bot.heard(docs).is_empty());
+    assert!(bot.read_comments(docs).is_empty());
     bot.end(&[LOCK]).await;
 }
 

@@ -14,7 +14,7 @@ impl Bot {
 
     /// Returns every unread comment.
     pub fn comments(&mut self, pull: PullNumber) -> Vec<String> {
-        let heard = self.heard(pull);
+        let heard = self.read_comments(pull);
         heard.iter().map(|comment| self.plain(comment)).collect()
     }
 

@@ -79,7 +79,7 @@ const APPROVED: &str = r#""apply_requirements": ["approved"]"#;
 
 async fn an_apply_waits_for_somebody_elses_approval(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
@@ -110,7 +110,7 @@ async fn an_apply_waits_for_somebody_elses_approval(backend: Backend) {
 
 async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.approve(pull, "bob");
     bot.ask_for_changes(pull, "bob");
     bot.approve(pull, "carol");
@@ -138,7 +138,7 @@ fn reason(comment: &str) -> &str {
 async fn an_approval_does_not_count_for_a_later_base_branch(backend: Backend) {
     let all = r#""apply_requirements": ["approved", "mergeable", "undiverged"]"#;
     let (mut bot, pull) = planned(backend, all, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.approve(pull, "bob");
     bot.push("own", &[("network/backdoor.tf", "# not reviewed\n")])
         .await;
@@ -168,7 +168,7 @@ async fn an_approval_does_not_count_for_a_later_base_branch(backend: Backend) {
 /// too.
 async fn a_base_branch_that_no_webhook_told_needs_a_new_approval(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.push("own", &[("network/backdoor.tf", "# not reviewed\n")])
         .await;
     bot.approve(pull, "bob");
@@ -181,7 +181,7 @@ async fn a_base_branch_that_no_webhook_told_needs_a_new_approval(backend: Backen
             .unwrap();
         while bot.github.lose_next().is_some() {}
         bot.say(pull, "lockkeeper plan").await;
-        bot.heard(pull);
+        bot.read_comments(pull);
         let comment = refused(&mut bot, pull).await;
         let expected =
             format!("the approval by `bob` was given before the base branch changed to `{base}`.");
@@ -197,7 +197,7 @@ async fn no_approval_counts_while_the_forge_does_not_tell_when_the_base_branch_c
     backend: Backend,
 ) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.approve(pull, "bob");
     bot.github
         .fault("GET /repos/*/*/issues/*/events", 3, Fault::BadGateway);
@@ -231,7 +231,7 @@ async fn check(bot: &Bot, pull: PullNumber, context: &str, state: StatusState) {
 
 async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend) {
     let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let rules = Protection::of_checks(&["ci/test", "ci/lint", "lockkeeper/plan"]).with_approvals(1);
     bot.github.protect(REPO, "main", rules).unwrap();
     check(&bot, pull, "ci/test", StatusState::Failure).await;
@@ -270,7 +270,7 @@ async fn an_apply_does_not_wait_for_its_own_status(backend: Backend) {
         &[("ignore-vcs-status-names", "atlantis-eu")],
     )
     .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let rules = Protection::of_checks(&["lockkeeper/apply", "atlantis-eu/apply", "ci/test"]);
     bot.github.protect(REPO, "main", rules).unwrap();
     let comment = refused(&mut bot, pull).await;
@@ -286,7 +286,7 @@ async fn an_apply_does_not_wait_for_its_own_status(backend: Backend) {
 
 async fn a_rule_that_cannot_be_looked_at_refuses(backend: Backend) {
     let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let rules = || Protection::of_checks(&["lockkeeper/apply"]);
     bot.github
         .protect(REPO, "main", rules().with_conversations())
@@ -315,7 +315,7 @@ async fn a_rule_that_cannot_be_looked_at_refuses(backend: Backend) {
 
 async fn github_may_need_a_moment(backend: Backend) {
     let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github.unsettle(REPO, pull, 100).unwrap();
     let comment = refused(&mut bot, pull).await;
     let line = comment
@@ -333,7 +333,7 @@ const UNDIVERGED: &str = r#""apply_requirements": ["undiverged"]"#;
 
 async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
     let (mut bot, pull) = planned(backend, UNDIVERGED, &[BRANCH]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
@@ -356,14 +356,14 @@ async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
     let change = [lockkeeper::emulator::Change::write(WIDER.0, WIDER.1)];
     bot.github.force_push(REPO, "wider", &change).await.unwrap();
     bot.settle().await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
 }
 
 async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend) {
     let (mut bot, pull) = planned(backend, UNDIVERGED, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
@@ -383,7 +383,7 @@ async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend)
     <sub>Commit `85684520` · 0 s</sub>
     ");
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
 }
@@ -391,7 +391,7 @@ async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend)
 async fn everything_that_is_missing_is_said_at_once(backend: Backend) {
     let all = r#""apply_requirements": ["mergeable", "approved", "undiverged"]"#;
     let (mut bot, pull) = planned(backend, all, &[BRANCH]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
     bot.github
         .convert_to_draft(REPO, pull, "alice")
@@ -472,7 +472,7 @@ async fn the_repository_may_demand_more_where_it_is_allowed(backend: Backend) {
             &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
     assert!(
@@ -504,7 +504,7 @@ async fn plans_of_an_older_commit_say_nothing_about_those_of_this_one(backend: B
     bot.say(pull, "lockkeeper plan -d app").await;
     bot.update("wider", &[("atlantis.yaml", demanding)]).await;
     bot.say(pull, "lockkeeper plan -d network").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
     assert!(
@@ -518,7 +518,7 @@ async fn plans_of_an_older_commit_say_nothing_about_those_of_this_one(backend: B
 
 async fn an_apply_is_refused_while_the_forge_says_nothing(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.approve(pull, "bob");
     bot.github
         .fault("GET /repos/*/*/pulls/*/reviews", 3, Fault::BadGateway);
@@ -545,7 +545,7 @@ async fn an_apply_is_refused_while_the_forge_says_nothing(backend: Backend) {
 
 async fn results_can_be_left_out_of_comments_but_not_failures(backend: Backend) {
     let (mut bot, pull) = planned(backend, r#""silence_pr_comments": ["plan"]"#, &[]).await;
-    assert!(bot.heard(pull).is_empty());
+    assert!(bot.read_comments(pull).is_empty());
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
@@ -589,7 +589,9 @@ async fn results_can_be_left_out_of_comments_but_not_failures(backend: Backend) 
 async fn pull_requests_into_other_branches_are_left_alone(backend: Backend) {
     let (mut bot, pull) = planned(backend, r#""branch": "/^release/""#, &[]).await;
     assert!(
-        bot.heard(pull).is_empty() && bot.statuses(pull).is_empty() && bot.locks().await.is_empty()
+        bot.read_comments(pull).is_empty()
+            && bot.statuses(pull).is_empty()
+            && bot.locks().await.is_empty()
     );
     bot.say(pull, "lockkeeper plan").await;
     assert_snapshot!(bot.comment(pull), @"

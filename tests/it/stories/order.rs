@@ -82,7 +82,7 @@ async fn a_dependency_without_changes_keeps_nobody_waiting(backend: Backend) {
             &[APP_CHANGE, ("network/main.tf", "# fake: no changes\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply -p app").await;
     assert!(
         bot.answer(pull)
@@ -99,7 +99,7 @@ async fn a_dependency_without_changes_keeps_nobody_waiting(backend: Backend) {
 async fn a_dependency_that_the_pull_request_does_not_concern_is_not_waited_for(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DEPENDENT]).await;
     let pull = bot.open_pull("app", &[APP_CHANGE]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(
         bot.answer(pull)
@@ -148,7 +148,7 @@ async fn without_the_key_later_groups_run_after_a_failure(backend: Backend) {
             &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_eq!(
         bot.calls(),
         ["init network", "plan network", "init app", "plan app"]
@@ -165,7 +165,7 @@ async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: 
             &[APP_CHANGE, ("network/main.tf", "# fake: fail apply once\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).contains("Skipped, because"));
     assert!(!bot.calls().contains(&"apply app".to_owned()));
@@ -233,7 +233,11 @@ async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over
         "the unit of which something is not known is planned"
     );
     let prose = bot.open_pull("prose", &[("README.md", "Nets.\n")]).await;
-    assert_eq!(bot.heard(prose), [""; 0], "no unit goes by such a file");
+    assert_eq!(
+        bot.read_comments(prose),
+        [""; 0],
+        "no unit goes by such a file"
+    );
     bot.end(&[
         "acme/infra/live/app/default by #3",
         "acme/infra/live/vpc/default by #1",
@@ -277,7 +281,7 @@ async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
     );
     // A project that was planned again separately keeps its position.
     bot.say(pull, "lockkeeper plan -d live/app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
     assert_eq!(bot.calls()[6..], ["apply vpc", "apply app"]);

@@ -64,7 +64,7 @@ async fn a_comment_that_met_a_bad_gateway_is_posted_a_moment_later(backend: Back
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     bot.github.fault(COMMENTS, 2, Fault::BadGateway);
     bot.say(pull, "lockkeeper help").await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_eq!(
         (posts(&bot), posted_after(&bot, pull)),
         (3, 3),
@@ -72,7 +72,7 @@ async fn a_comment_that_met_a_bad_gateway_is_posted_a_moment_later(backend: Back
     );
     bot.github.fault(COMMENTS, 1, Fault::DropConnection);
     bot.say(pull, "lockkeeper help").await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     bot.end(&[]).await;
 }
 
@@ -87,7 +87,7 @@ async fn a_secondary_rate_limit_is_waited_out(backend: Backend) {
         },
     );
     bot.say(pull, "lockkeeper help").await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_eq!((posts(&bot), posted_after(&bot, pull)), (2, 90));
     let asked = (bot.db.now() - start_of_time()).num_seconds();
     bot.github.fault(
@@ -99,7 +99,7 @@ async fn a_secondary_rate_limit_is_waited_out(backend: Backend) {
         },
     );
     bot.say(pull, "lockkeeper help").await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_eq!((posts(&bot), posted_after(&bot, pull) - asked), (4, 30));
     bot.end(&[]).await;
 }
@@ -108,7 +108,7 @@ async fn a_comment_whose_answer_was_lost_is_not_posted_twice(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     bot.github.fault(COMMENTS, 1, Fault::LoseAnswer);
     bot.say(pull, "lockkeeper help").await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_eq!(posts(&bot), 1, "the second attempt looks first");
     bot.end(&[]).await;
 }
@@ -160,7 +160,13 @@ async fn a_limit_stops_every_server_and_whatever_is_written(backend: Backend) {
         .expect("what is read has a limit of its own");
 
     bot.settle().await;
-    assert_eq!((bot.heard(first).len(), bot.heard(second).len()), (1, 1));
+    assert_eq!(
+        (
+            bot.read_comments(first).len(),
+            bot.read_comments(second).len()
+        ),
+        (1, 1)
+    );
     assert_eq!(
         (
             posts(&bot),
@@ -201,7 +207,7 @@ async fn a_comment_that_arrives_after_it_was_posted_again_is_deleted(backend: Ba
         left.contains(&posted.id) && !left.contains(&late.id),
         "{left:?}"
     );
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     bot.end(&[]).await;
 }
 
@@ -326,7 +332,7 @@ async fn a_server_that_lost_the_job_while_it_waited_for_a_token_posts_nothing(ba
     );
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
     overtaken_at_the_token(&mut bot, &[]).await;
-    assert_eq!((posts(&bot), bot.heard(pull).len()), (1, 1));
+    assert_eq!((posts(&bot), bot.read_comments(pull).len()), (1, 1));
     bot.end(&[]).await;
 }
 
@@ -369,7 +375,7 @@ async fn statuses_get_through_bad_moments_as_well(backend: Backend) {
     );
     bot.github.fault(STATUSES, 1, Fault::DropConnection);
     let pull = bot.open_pull("wider", &[NETWORK]).await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 0 to change, 0 to destroy.
@@ -390,7 +396,7 @@ async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(back
     }
     bot.settle().await;
     let first_lines: Vec<String> = bot
-        .heard(pull)
+        .read_comments(pull)
         .iter()
         .map(|text| first_line(text))
         .collect();
@@ -419,7 +425,7 @@ async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
     let pull = bot
         .open_pull("wider", &files.map(|path| (path, "# fake: big 750\n")))
         .await;
-    let parts = bot.heard(pull);
+    let parts = bot.read_comments(pull);
     let lines: usize = parts
         .iter()
         .map(|part| part.matches("of a very large plan").count())
@@ -480,11 +486,14 @@ async fn what_was_said_while_github_was_away_arrives_in_order(backend: Backend) 
     }
     bot.settle_until(start_of_time() + TimeDelta::minutes(50))
         .await;
-    assert_eq!((bot.heard(talk).len(), bot.heard(plan).len()), (0, 0));
+    assert_eq!(
+        (bot.read_comments(talk).len(), bot.read_comments(plan).len()),
+        (0, 0)
+    );
     bot.github.clear_faults();
     bot.settle().await;
     let first_lines: Vec<String> = bot
-        .heard(talk)
+        .read_comments(talk)
         .iter()
         .map(|text| first_line(text))
         .collect();
@@ -580,7 +589,7 @@ async fn a_primary_rate_limit_on_reads_is_waited_out(backend: Backend) {
         },
     );
     let pull = bot.open_pull("wider", &[NETWORK]).await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_eq!(posted_after(&bot, pull), 25 * 60);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

@@ -159,7 +159,7 @@ async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backen
     let pull = bot
         .open_pull_of(&with_submodule("../modules.git", &commit))
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     // The other server has nothing on its disk yet, and the submodule comes last.
     let other = bot.replica_beside().await;
     bot.github
@@ -182,7 +182,7 @@ async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backen
     bot.github.clear_faults();
     assert_eq!(apply.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     assert_snapshot!(told[0].lines().take(3).collect::<Vec<_>>().join("\n"), @"
     Ran Apply for dir: `app` workspace: `default`: refused
 
@@ -203,7 +203,7 @@ async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_re
     let commit = bot.modules("acme/modules").await;
     let changes = with_submodule("../modules.git", &commit);
     let pull = bot.open_pull_of(&changes).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let planned = bot.github.pull(REPO, pull).unwrap().head;
     let other = bot.replica_beside().await;
     bot.github

@@ -106,7 +106,7 @@ async fn recorded_and_published_payloads_settle_against_open_pull_requests(backe
             &[("network/main.tf", "# fake: add 2 change 1 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let head = bot.github.pull(REPO, pull).unwrap().head.to_string();
     let payloads: Vec<Payload> = recorded().into_iter().chain(published()).collect();
     assert!(payloads.len() >= 350, "{}", payloads.len());
@@ -132,7 +132,7 @@ async fn recorded_and_published_payloads_settle_against_open_pull_requests(backe
         .filter(unfinished)
         .collect();
     assert_eq!(left, [""; 0]);
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper plan").await;
     assert!(
         bot.comment(pull)

@@ -43,7 +43,7 @@ async fn planned(backend: Backend, flags: &[(&str, &str)]) -> (Bot, PullNumber) 
     team(&bot, NewTeam::new("Devs").with(&["alice"]));
     team(&bot, NewTeam::new("Ops").with(&["olga"]));
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     (bot, pull)
 }
 
@@ -144,7 +144,7 @@ async fn a_push_of_somebody_who_may_not_plan_is_noted_on_the_dashboard_only(back
     .await;
     team(&bot, NewTeam::new("Ops").with(&["olga"]));
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     assert_eq!(bot.statuses(pull), "");
     let command = bot.store().command_list(10).await.unwrap().remove(0);
     assert_snapshot!(command.reason.unwrap(), @"not_allowed: `alice` may not plan: `--gh-team-allowlist` allows `plan` only for the teams `ops` and `devs` of `acme`, and `alice` is in none of them.");

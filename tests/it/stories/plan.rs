@@ -91,7 +91,7 @@ async fn a_pull_request_is_planned_when_it_is_opened(backend: Backend) {
 async fn a_push_is_planned_and_its_plan_replaces_the_one_before(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.update(
         "wider",
         &[("network/main.tf", "# fake: add 0 change 0 destroy 7\n")],
@@ -119,7 +119,7 @@ async fn a_push_is_planned_and_its_plan_replaces_the_one_before(backend: Backend
 async fn a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.close(pull).await;
     assert_snapshot!(bot.comment(pull), @"
     This pull request was closed: its lock is free, and plans that were not applied are discarded.
@@ -145,7 +145,7 @@ async fn another_base_branch_makes_other_projects(backend: Backend) {
         .open(NewPull::from_branch("both").into_base("release"))
         .await;
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     let pull = bot.open_pull("both", &[WIDER]).await;
     assert!(
         bot.comment(pull)
@@ -177,7 +177,7 @@ async fn a_draft_is_left_alone_until_it_is_ready(backend: Backend) {
         &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")],
     )
     .await;
-    assert!(bot.heard(pull).is_empty());
+    assert!(bot.read_comments(pull).is_empty());
     assert_eq!(bot.statuses(pull), "");
     bot.say(pull, "lockkeeper plan").await;
     assert!(
@@ -185,7 +185,7 @@ async fn a_draft_is_left_alone_until_it_is_ready(backend: Backend) {
             .contains("**Plan: 3 to add, 0 to change, 0 to destroy.**")
     );
     bot.say(pull, "lockkeeper unlock").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github
         .ready_for_review(REPO, pull, "alice")
         .await
@@ -212,7 +212,7 @@ async fn drafts_are_planned_where_the_server_allows_it(backend: Backend) {
 async fn a_plan_by_comment_is_made_even_without_autoplan(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("disable-autoplan", "true")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert!(bot.heard(pull).is_empty());
+    assert!(bot.read_comments(pull).is_empty());
     bot.say(pull, "lockkeeper plan").await;
     assert!(
         bot.comment(pull)
@@ -430,7 +430,7 @@ async fn when_every_project_fails_nothing_stays_locked(backend: Backend) {
 async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
-    assert!(bot.heard(pull).is_empty());
+    assert!(bot.read_comments(pull).is_empty());
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Success, 0/0 projects applied successfully.
     lockkeeper/plan: Success, 0/0 projects planned successfully.
@@ -451,7 +451,7 @@ async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Bac
     ");
     // Somebody plans a project nevertheless. The commit must not keep the status that nothing is left to apply.
     bot.say(pull, "lockkeeper plan -d network").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Pending, 0/1 projects applied.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
@@ -463,7 +463,7 @@ async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Bac
 async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(
         pull,
         "lockkeeper plan -d network -- -target='module.a[\"b c\"]' -var-file=big.tfvars",
@@ -523,7 +523,7 @@ async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Bac
 async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let calls = bot.calls();
     bot.say(pull, "lockkeeper plan -d network -- -chdir=/etc")
         .await;
@@ -557,7 +557,7 @@ async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
 async fn a_variables_file_outside_of_the_project_is_refused(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let (calls, statuses) = (bot.calls(), bot.statuses(pull));
     bot.say(
         pull,
@@ -581,7 +581,7 @@ async fn a_very_long_plan_is_told_in_several_comments(backend: Backend) {
     let pull = bot
         .open_pull("huge", &[("network/main.tf", "# fake: big 3400\n")])
         .await;
-    let comments = bot.heard(pull);
+    let comments = bot.read_comments(pull);
     assert!(comments.iter().all(|comment| comment.len() < 65_536));
     let lines: usize = comments
         .iter()
@@ -667,7 +667,7 @@ async fn with_a_pool_of_one_projects_run_one_after_the_other(backend: Backend) {
         ("db/main.tf", "# fake: no changes\n"),
     ];
     let pull = bot.open_pull("all", &files).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let calls = bot.calls();
     for pair in calls.chunks(2) {
         assert_eq!(

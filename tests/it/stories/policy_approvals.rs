@@ -132,7 +132,7 @@ async fn an_approval_does_not_outlive_the_plan_that_its_author_saw(backend: Back
     let dir = tempfile::tempdir().unwrap();
     let sets = [set(dir.path(), "basics", PUBLIC, &owned_by(&["bob"]))];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     let again = "0 of 1 approval";
     tells(&mut bot, pull, "alice", "lockkeeper plan", again).await;
@@ -169,7 +169,7 @@ async fn nobody_approves_a_plan_before_a_comment_shows_its_violations(backend: B
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     let newer = "it is not certain that a comment showed the plan when its approval was requested";
     assert!(told.len() == 2 && told[1].contains(newer), "{told:#?}");
     let apply = "lockkeeper apply -p net";
@@ -186,7 +186,7 @@ async fn a_sticky_approval_counts_as_long_as_the_violations_are_the_same(backend
     let keys = json!({"owners": {"users": ["bob"]}, "sticky_policy_approvals": true});
     let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
     let kept = "1 violation, approved by `bob`";
     tells(&mut bot, pull, "alice", "lockkeeper plan", kept).await;
@@ -219,7 +219,7 @@ async fn every_person_counts_once_and_the_author_not_at_all(backend: Backend) {
     });
     let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let author = "`alice` opened this pull request, so somebody else must approve `basics`";
     tells(&mut bot, pull, "alice", APPROVE, author).await;
     bot.hear(pull, "bob", APPROVE).await;
@@ -259,7 +259,7 @@ async fn members_of_a_team_approve(backend: Backend) {
     let (mut bot, pull) = planned(backend, &sets).await;
     let ops = NewTeam::new("Ops").with(&["olga"]);
     bot.github.set_team("acme", ops).unwrap();
-    bot.heard(pull);
+    bot.read_comments(pull);
     let refused = "`bob` may not approve `basics`. Members of `acme/ops` can approve it.";
     tells(&mut bot, pull, "bob", APPROVE, refused).await;
     tells(&mut bot, pull, "olga", APPROVE, "`olga` approved").await;
@@ -331,7 +331,7 @@ async fn an_approval_can_be_withdrawn(backend: Backend) {
         set(dir.path(), "network", "# fake: deny no firewall", &bob),
     ];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let clear = "lockkeeper approve_policies --clear-policy-approval";
     let both = "`bob` approved the violations of `basics`, `network`.";
     tells(&mut bot, pull, "bob", APPROVE, both).await;
@@ -376,7 +376,7 @@ async fn a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once(
     let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
     let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     // The delivery of the comment is lost, and the project is planned again before somebody delivers it.
     bot.github.set_delivering(Delivering::Held).await;
     let comment = bot.github.comment(REPO, pull, "bob", APPROVE).await;
@@ -404,7 +404,7 @@ async fn a_comment_that_arrives_late_or_twice_approves_what_its_author_saw_once(
     let delivery = WebhookRequest::new("d-2", "issue_comment", &of_bob.recorded.body);
     assert_eq!(bot.post(&delivery).await, (200, "accepted\n".to_owned()));
     bot.settle().await;
-    assert_eq!(bot.heard(pull), Vec::<String>::new());
+    assert_eq!(bot.read_comments(pull), Vec::<String>::new());
     tells(&mut bot, pull, "alice", APPLY, "has 1 of 2 approvals.").await;
     assert_eq!(applies(&bot), 0);
     bot.db.clock.advance(Duration::from_mins(1));
@@ -463,7 +463,7 @@ async fn owners_withdraw_whatever_the_author_does(backend: Backend) {
     });
     let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let clear = "lockkeeper approve_policies --clear-policy-approval";
     for broken in [None, Some(("atlantis.yaml", "version: [\n"))] {
         bot.github.set_labels(REPO, pull, &["production"]).unwrap();
@@ -477,7 +477,7 @@ async fn owners_withdraw_whatever_the_author_does(backend: Backend) {
         } else {
             bot.say(pull, "lockkeeper unlock").await;
         }
-        bot.heard(pull);
+        bot.read_comments(pull);
         bot.github.set_labels(REPO, pull, &[]).unwrap();
         let not_owner = "`alice` may not withdraw the approvals of `basics`.";
         tells(&mut bot, pull, "alice", clear, not_owner).await;
@@ -487,7 +487,7 @@ async fn owners_withdraw_whatever_the_author_does(backend: Backend) {
     let left = bot.store().policy_approvals(&Bot::pull_ref(pull)).await;
     assert_eq!(left.unwrap(), []);
     bot.say(pull, "lockkeeper unlock").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.end(&[]).await;
 }
 
@@ -497,7 +497,7 @@ async fn an_approval_that_was_cut_off_is_told_as_given(backend: Backend) {
     let keys = json!({"owners": {"users": ["bob", "olga"]}, "approve_count": 2});
     let sets = [set(dir.path(), "basics", PUBLIC, &keys)];
     let (mut bot, pull) = planned(backend, &sets).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let (mut cut, mut stored) = (0, 0);
     for wakes in [4, 11, 22, 30, 45, 60, 80, 100, 140, 200] {
         let comment = bot.github.comment(REPO, pull, "bob", APPROVE);
@@ -531,7 +531,7 @@ async fn teams_that_are_not_looked_up_are_told(backend: Backend) {
         let team = NewTeam::new(name).with(&[who]);
         bot.github.set_team("acme", team).unwrap();
     }
-    bot.heard(pull);
+    bot.read_comments(pull);
     let left_out = "1 more team of the set was not looked up, because the maximum is 30.";
     tells(&mut bot, pull, "olga", APPROVE, left_out).await;
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
@@ -585,7 +585,7 @@ async fn hooks_have_errors_until_the_last_approval(backend: Backend) {
     ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     for (who, has_errors) in [("bob", true), ("olga", false)] {
         let approved = format!("`{who}` approved the violations of `basics`.");
         tells(&mut bot, pull, who, APPROVE, &approved).await;

@@ -223,7 +223,7 @@ async fn no_way_leads_around_the_gate(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
     let more = ("app/main.tf", "# fake: add 1 change 0 destroy 0\n");
     let pull = bot.open_pull("wider", &[WIDER, more]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let apply_calls = |bot: &Bot| -> Vec<String> {
         let calls = bot.calls().into_iter();
         calls.filter(|call| call.starts_with("apply ")).collect()
@@ -316,7 +316,7 @@ async fn the_sets_and_owners_of_now_decide(backend: Backend) {
     ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     tells(&mut bot, pull, "bob", APPROVE, "`bob` approved").await;
 
     let mut left = basics.clone();
@@ -393,7 +393,7 @@ async fn a_stage_that_checks_nothing_makes_no_plan_stale(backend: Backend) {
     let flags = [("repo-config", file.as_str())];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     reload(&bot, &path, &with(&more, true)).await;
     let added = "`basics` was not checked, because it was added after the plan";
     tells(&mut bot, pull, "alice", APPLY, added).await;
@@ -417,7 +417,7 @@ async fn people_withdraw_their_own_approvals_after_the_set_is_gone(backend: Back
     ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     tells(&mut bot, pull, "bob", APPROVE, "1 of 2 approvals").await;
     bot.db.clock.advance(Duration::from_mins(1));
     let both = "approved by `bob` and `olga`";

@@ -258,7 +258,7 @@ async fn planned(backend: Backend, dir: &Path, file: &Path, sets: &[Value]) -> (
     let mut after = with(WIDER.1);
     after.push(("waivers.yaml", EXTENDED));
     let pull = bot.open_pull("wider", &after).await;
-    let comments = bot.heard(pull).join("\n");
+    let comments = bot.read_comments(pull).join("\n");
     assert!(comments.contains(USED), "{comments}");
     assert!(!comments.contains("2030-12-31"), "{comments}");
     for (dir, _) in AT_PLAN {
@@ -304,7 +304,7 @@ async fn spoil(bot: &Bot, dir: &Path, file: &Path, mut sets: Vec<Value>) {
 /// applied, the first time.
 async fn refuses(bot: &mut Bot, pull: PullNumber, command: &str, ways: &[Way]) {
     bot.say(pull, command).await;
-    let told = bot.heard(pull).join("\n");
+    let told = bot.read_comments(pull).join("\n");
     for (dir, reasons) in ways {
         for reason in *reasons {
             assert!(told.contains(reason), "{command}: {dir}: {reason}\n{told}");

@@ -157,7 +157,7 @@ async fn is_never_applied(mut bot: Bot, pull: PullNumber) {
         !calls.iter().any(|call| call.starts_with("apply")),
         "{calls:?}"
     );
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.end(&[LOCK]).await;
 }
 
@@ -402,14 +402,14 @@ async fn policies_know_the_author_the_approvals_and_the_earlier_plan(backend: Ba
     ];
     let config = json!({"policies": {"owners": {"users": ["alice"]}, "policy_sets": sets}});
     let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let told = told_facts(&bot, pull).await;
     assert_eq!(told, ["opened by alice", "the first plan"]);
     let first = only_plan(&bot, pull).await;
 
     bot.approve(pull, "carol");
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let told = told_facts(&bot, pull).await;
     let after = format!("the plan after {first}");
     assert_eq!(
@@ -420,11 +420,11 @@ async fn policies_know_the_author_the_approvals_and_the_earlier_plan(backend: Ba
     let more = ("network/main.tf", "# fake: add 3 change 1 destroy 0\n");
     bot.push("wider", &[more]).await;
     bot.settle().await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.approve(pull, "bob");
     let third = only_plan(&bot, pull).await;
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let told = told_facts(&bot, pull).await;
     let after = format!("the plan after {third}");
     assert_eq!(told, ["approved by bob", "opened by alice", after.as_str()]);
@@ -537,7 +537,7 @@ async fn a_step_reports_about_the_set_that_it_names(backend: Backend) {
     };
     let without = verdicts(&bot, pull).await;
     assert_begin(&without, &others("failed: nobody has looked"));
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github.set_labels(REPO, pull, &["production"]).unwrap();
     bot.say(pull, "lockkeeper plan").await;
     let mut with = others("passed");
@@ -575,7 +575,7 @@ async fn a_plan_is_cancelled_while_conftest_works(backend: Backend) {
     bot.settle_short().await;
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    let told = bot.heard(pull).join("\n");
+    let told = bot.read_comments(pull).join("\n");
     assert!(told.contains(": cancelled\n"), "{told}");
     assert!(
         verdicts(&bot, pull).await.is_empty(),
@@ -609,7 +609,7 @@ async fn the_status_is_pending_while_policies_are_checked(backend: Backend) {
         "policy_sets": [{"name": "slow", "path": dir.path()}],
     }});
     let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_eq!(status(&bot, pull), SUCCESS);
     std::fs::write(&policy, "package main\n# fake: hang\n").unwrap();
     let comment = bot.github.comment(REPO, pull, "alice", "lockkeeper plan");
@@ -624,12 +624,12 @@ async fn the_status_is_pending_while_policies_are_checked(backend: Backend) {
     bot.settle_short().await;
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let ended = status(&bot, pull);
     assert!(!ended.is_empty() && ended != PENDING, "{ended}");
     std::fs::write(&policy, "package main\n").unwrap();
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_eq!(status(&bot, pull), SUCCESS);
     bot.end(&[LOCK]).await;
 }
@@ -708,7 +708,7 @@ async fn a_step_cannot_change_the_plan_that_policies_see(backend: Backend) {
         let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
         let found = verdicts(&bot, pull).await;
         assert_eq!(found, ["rules: passed", "step: passed"], "{check}");
-        bot.heard(pull);
+        bot.read_comments(pull);
         bot.end(&[LOCK]).await;
     }
 }
@@ -819,10 +819,10 @@ async fn a_workflow_that_hides_output_hides_what_conftest_says(backend: Backend)
         let (mut bot, pull) = planned(backend, &config, &[NETWORK], &[WIDER]).await;
         let stored = verdicts(&bot, pull).await;
         assert!(stored.len() == 1 && stored[0].contains(SAID), "{stored:?}");
-        let mut told = bot.heard(pull);
+        let mut told = bot.read_comments(pull);
         for command in ["lockkeeper approve_policies", "lockkeeper apply"] {
             bot.say(pull, command).await;
-            told.extend(bot.heard(pull));
+            told.extend(bot.read_comments(pull));
         }
         assert_eq!(told.len(), 3, "{told:#?}");
         for comment in told {

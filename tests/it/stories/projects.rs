@@ -36,7 +36,7 @@ async fn one_directory_is_planned_and_the_plans_of_others_stay(backend: Backend)
     let pull = bot
         .open_pull("both", &[WIDER, ("app/main.tf", "# fake: no changes\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper plan -d app").await;
     assert!(
         bot.comment(pull)
@@ -235,7 +235,7 @@ async fn a_pattern_chooses_among_configured_directories(backend: Backend) {
 async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, DB, ONE, TWO, CONFIG]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let statuses = bot.statuses(pull);
     bot.say(pull, "lockkeeper plan -p nett").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -392,7 +392,7 @@ async fn a_project_without_autoplan_waits_to_be_asked(backend: Backend) {
             &[("db/main.tf", "# fake: add 4 change 0 destroy 0\n")],
         )
         .await;
-    assert!(bot.heard(pull).is_empty());
+    assert!(bot.read_comments(pull).is_empty());
     bot.say(pull, "lockkeeper plan").await;
     assert!(
         bot.comment(pull).starts_with(
@@ -428,7 +428,7 @@ async fn a_project_that_leaves_the_pull_request_loses_plan_and_lock(backend: Bac
             &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.update("both", &[APP]).await;
     assert!(
         bot.comment(pull)

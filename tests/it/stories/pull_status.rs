@@ -32,23 +32,23 @@ async fn what_was_unlocked_is_not_green_any_more(backend: Backend) {
             &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper unlock").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 2/2 plans were discarded: plan again.
     lockkeeper/plan: app/default: Failure, The plan was discarded: plan again.
     lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
     ");
     bot.say(pull, "lockkeeper plan -d app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/2 plans were discarded: plan again.
     lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
     ");
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert!(
         bot.statuses(pull)
             .contains("lockkeeper/plan: Success, 2/2 projects planned successfully.")
@@ -68,10 +68,10 @@ async fn many_projects_have_only_the_combined_statuses(backend: Backend) {
             &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Success, 2/2 projects planned successfully.");
     bot.say(pull, "lockkeeper apply").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Success, 2/2 projects applied successfully.
     lockkeeper/plan: Success, 2/2 projects planned successfully.
@@ -88,23 +88,23 @@ async fn a_status_of_a_project_never_becomes_untrue(backend: Backend) {
     let pull = bot
         .open_pull("both", &[WIDER, ("app/main.tf", "# fake: fail plan\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     // A command on one project sets its status.
     bot.say(pull, "lockkeeper plan -d network").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/2 projects failed to plan.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     // A command on both updates it, and adds no other.
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/2 projects failed to plan.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     bot.say(pull, "lockkeeper unlock").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/2 projects failed to plan.
     lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
@@ -120,7 +120,7 @@ async fn an_unlock_after_an_apply_warns_that_it_would_be_undone(backend: Backend
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.say(pull, "lockkeeper apply").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper unlock").await;
     assert_snapshot!(bot.answer(pull), @"
     Ran Unlock for 1 project
@@ -142,10 +142,10 @@ async fn an_unlock_after_an_apply_warns_that_it_would_be_undone(backend: Backend
 async fn an_import_discards_a_plan_and_its_green_status(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("allow-commands", "all")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper import -d network terraform_data.it id-1")
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, The plan was discarded: plan again.
     lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
@@ -159,7 +159,7 @@ async fn a_second_plan_says_no_more_of_applying_than_the_first(backend: Backend)
     let first = bot.statuses(pull);
     assert!(!first.contains("lockkeeper/apply"), "{first}");
     bot.say(pull, "lockkeeper plan").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     assert_eq!(bot.statuses(pull), first);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -168,7 +168,7 @@ async fn a_second_apply_does_not_make_less_of_the_first(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.say(pull, "lockkeeper apply").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     let applied = bot.statuses(pull);
     assert!(
         applied.contains("lockkeeper/apply: Success, 1/1 projects applied successfully."),
@@ -196,7 +196,7 @@ async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
         )
         .await;
     for pull in [first, second, third] {
-        bot.heard(pull);
+        bot.read_comments(pull);
     }
     bot.say(second, "lockkeeper apply").await;
     assert_snapshot!(bot.answer(second), @"
@@ -225,7 +225,7 @@ async fn a_push_during_an_apply_is_mentioned(backend: Backend) {
         .await
         .unwrap();
     bot.settle().await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")
         .await
@@ -242,7 +242,7 @@ async fn a_push_during_an_apply_is_mentioned(backend: Backend) {
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     assert_snapshot!(told[0].lines().take(3).collect::<Vec<_>>().join("\n"), @"
     Ran Apply for dir: `network` workspace: `default`: applied
 
@@ -309,7 +309,7 @@ async fn lines_that_are_offered_work_whatever_the_directory_is_called(backend: B
             .starts_with("Ran Plan for dir: `f \"g` workspace: `default`: planned\n")
     );
     bot.say(pull, "lockkeeper unlock").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.end(&[]).await;
 }
 

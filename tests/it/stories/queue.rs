@@ -31,7 +31,7 @@ const THIRD: (&str, &str) = ("network/aaa.tf", "# fake: add 7 change 0 destroy 0
 async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    bot.heard(first);
+    bot.read_comments(first);
     let second = bot.open_pull("second", &[OTHER]).await;
     let third = bot.open_pull("third", &[THIRD]).await;
     (bot, [first, second, third])
@@ -66,7 +66,7 @@ async fn the_next_in_the_queue_is_planned_automatically_when_the_lock_is_free(ba
     <sub>Commit `0aac10a7` · 0 s</sub>
     ");
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
@@ -132,8 +132,8 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
         bot.replica.tick("pending_statuses").await.unwrap(),
         TickResult::default()
     );
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
 
     bot.say(second, "lockkeeper unlock").await;
     bot.answer(second);
@@ -146,7 +146,7 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
     lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in the queue.
     ");
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.answer(third);
     assert!(
         bot.statuses(third)
@@ -157,10 +157,10 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
 
 async fn whoever_waits_is_told_who_has_the_lock_now(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.answer(second);
     assert_snapshot!(bot.statuses(third), @"
     lockkeeper/plan: Pending, Waiting for #2 (alice), next in the queue.
@@ -171,8 +171,8 @@ async fn whoever_waits_is_told_who_has_the_lock_now(backend: Backend) {
 
 async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
     bot.push(
         "second",
         &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")],
@@ -194,7 +194,7 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     ```
     ");
     bot.say(first, "lockkeeper unlock").await;
-    bot.heard(first);
+    bot.read_comments(first);
     assert!(
         bot.comment(third)
             .contains("next in the queue after pull request 1")
@@ -204,14 +204,14 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
 
 async fn arguments_of_the_one_who_waits_are_kept(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
     bot.say(second, "lockkeeper plan -d network -- -refresh=false")
         .await;
-    bot.heard(second);
+    bot.read_comments(second);
     let before = bot.calls().len();
     bot.say(first, "lockkeeper unlock").await;
-    bot.heard(first);
+    bot.read_comments(first);
     let planned = bot.comment(second);
     assert!(
         planned.contains("lockkeeper plan -d network -- '-refresh=false'"),
@@ -226,15 +226,15 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     let app = ("app/main.tf", "# fake: add 1 change 0 destroy 0\n");
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[app]).await;
-    bot.heard(first);
-    bot.heard(second);
+    bot.read_comments(first);
+    bot.read_comments(second);
     bot.push(
         "first",
         &[("app/more.tf", "# fake: add 2 change 0 destroy 0\n")],
     )
     .await;
     bot.settle().await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.push("second", &[OTHER]).await;
     bot.settle().await;
     assert_snapshot!(bot.comment(second), @"
@@ -279,7 +279,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
         "{planned}"
     );
     bot.merge(first).await;
-    bot.heard(first);
+    bot.read_comments(first);
     assert!(
         bot.comment(second)
             .starts_with("Ran Plan for 2 projects: 2 planned\n")
@@ -293,17 +293,17 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
 async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
     let elsewhere = Change::write("app/main.tf", "# fake: add 1 change 0 destroy 0\n");
     bot.github
         .push(REPO, "second", &[Change::delete(OTHER.0), elsewhere])
         .await
         .unwrap();
     bot.settle().await;
-    bot.heard(second);
+    bot.read_comments(second);
     bot.say(first, "lockkeeper unlock").await;
-    bot.heard(first);
+    bot.read_comments(first);
     assert!(
         bot.comment(third)
             .contains("next in the queue after pull request 1")
@@ -318,11 +318,11 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
 /// Merges the first pull request. The second gets its lock; the plan that follows has not begun.
 async fn at_the_turn_of_the_second(backend: Backend) -> (Bot, [PullNumber; 3]) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    bot.heard(second);
-    bot.heard(third);
+    bot.read_comments(second);
+    bot.read_comments(third);
     bot.github.merge(REPO, first, "alice").await.unwrap();
     bot.settle_short().await;
-    bot.heard(first);
+    bot.read_comments(first);
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #2"]);
     (bot, [first, second, third])
 }
@@ -335,7 +335,7 @@ async fn a_turn_that_is_cancelled_passes_to_the_next_in_the_queue(backend: Backe
         .unwrap();
     bot.settle_short().await;
     bot.settle().await;
-    let told = bot.heard(second);
+    let told = bot.read_comments(second);
     assert!(
         told.iter()
             .any(|text| text.contains("Ran Cancel for 1 command")),
@@ -361,7 +361,7 @@ async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(back
     bot.settle_short().await;
     // The turn ends without a comment, because the push is planned next.
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
-    assert_eq!(bot.heard(second), [""; 0]);
+    assert_eq!(bot.read_comments(second), [""; 0]);
     bot.github
         .comment(REPO, second, "alice", "lockkeeper cancel")
         .await
@@ -369,7 +369,7 @@ async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(back
     bot.settle_short().await;
     bot.settle().await;
     assert_eq!(
-        bot.heard(second).len(),
+        bot.read_comments(second).len(),
         2,
         "the answer to `cancel`, and the end of the plan"
     );
@@ -387,11 +387,11 @@ async fn a_push_takes_the_place_of_a_turn_and_keeps_its_lock(backend: Backend) {
     .await;
     bot.settle_short().await;
     bot.settle().await;
-    let told = bot.heard(second);
+    let told = bot.read_comments(second);
     assert!(
         told.len() == 1 && told[0].contains("4 to change"),
         "{told:#?}"
     );
-    assert_eq!(bot.heard(third), [""; 0], "it still waits");
+    assert_eq!(bot.read_comments(third), [""; 0], "it still waits");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

@@ -77,7 +77,13 @@ async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[OTHER]).await;
-    assert_eq!((bot.heard(first).len(), bot.heard(second).len()), (1, 1));
+    assert_eq!(
+        (
+            bot.read_comments(first).len(),
+            bot.read_comments(second).len()
+        ),
+        (1, 1)
+    );
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
     (bot, first, second)
 }
@@ -194,7 +200,7 @@ async fn a_rename_during_an_apply_waits_for_its_end(backend: Backend) {
     let first = bot
         .open_pull("first", &[("network/main.tf", "# fake: wait apply\n")])
         .await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.github
         .comment(REPO, first, "alice", "lockkeeper apply")
         .await
@@ -245,7 +251,7 @@ async fn a_name_that_another_repository_has_taken_takes_nothing_with_it(backend:
     bot.say_in(NEW, first, "lockkeeper apply").await;
     assert_eq!(bot.count("apply network"), 1);
     assert!(bot.told_in(NEW, first)[1].starts_with("Ran Apply for dir: `network`"));
-    assert!(bot.heard(other).is_empty());
+    assert!(bot.read_comments(other).is_empty());
     bot.end(&["acme/infra/network/default by #1", HELD]).await;
 }
 
@@ -298,7 +304,7 @@ async fn two_repositories_that_have_swapped_names_keep_their_locks(backend: Back
     bot.say_in(REPO, PullNumber(1), "lockkeeper apply").await;
     assert_eq!((bot.count("apply network"), bot.count("apply db")), (1, 1));
     let mut bot = bot;
-    bot.heard(PullNumber(1));
+    bot.read_comments(PullNumber(1));
     bot.end(&["acme/infra/db/default by #1", HELD]).await;
 }
 
@@ -321,7 +327,7 @@ async fn a_repository_that_was_transferred_to_where_nobody_is_served_keeps_its_l
 async fn an_app_follows_a_rename_that_nobody_told(backend: Backend) {
     let mut bot = Bot::as_app(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    bot.heard(first);
+    bot.read_comments(first);
     bot.rename_unheard(REPO, NEW).await;
     bot.db.clock.advance(Duration::from_mins(5));
     bot.replica.tick("missed_events").await.unwrap();

@@ -68,7 +68,7 @@ async fn the_commands_of_thirty_pulls_are_each_done_once_and_in_order() {
     let other = bot.replica_beside().await;
     work_together(&[&bot.replica, &other]).await;
     for pull in pulls {
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         assert_eq!(told.len(), 3, "{pull}: {told:#?}");
         assert!(told[0].contains("lockkeeper plan"), "{pull}: {told:#?}");
         assert!(told[1].contains("nothing"), "{pull}: {told:#?}");
@@ -104,7 +104,7 @@ async fn plans_and_applies_work_whichever_server_takes_them() {
     }
     work_together(&[&bot.replica, &other]).await;
     for pull in pulls {
-        let told = bot.heard(pull);
+        let told = bot.read_comments(pull);
         assert!(
             told.len() == 2 && told[0].contains(": planned\n") && told[1].contains(": applied\n"),
             "{told:#?}"
@@ -172,7 +172,7 @@ async fn a_server_that_comes_back_after_losing_its_lease_writes_nothing() {
         "its child was stopped, although it was not told to go on"
     );
     bot.settle_short().await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     assert_eq!(bot.locks().await, [LOCK], "the other server plans under it");
     go(&bot);
     assert_eq!(taken_over.await.unwrap(), Tick::Worked);
@@ -213,7 +213,7 @@ async fn a_plan_that_ends_after_its_lease_was_lost_is_not_kept() {
         "what the pull request was shown is what is on record (P5)"
     );
     bot.settle().await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     assert!(
         told.iter()
             .all(|text| text.contains("Plan: 7 to add") || text.contains("7 to add")),
@@ -252,7 +252,7 @@ async fn a_plan_is_stopped_by_the_server_that_learns_of_the_close() {
     planning.tick("stops").await.unwrap();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    let told = bot.heard(pull);
+    let told = bot.read_comments(pull);
     insta::assert_snapshot!(told.join("\n=====\n"), @"
     This pull request was closed: its lock is free, and plans that were not applied are discarded.
 
@@ -318,7 +318,7 @@ async fn a_server_that_stops_hands_over_what_it_had_not_begun() {
         bot.answer(waits).contains(": planned\n"),
         "the other server goes on at once"
     );
-    assert_eq!(bot.heard(begun), [""; 0]);
+    assert_eq!(bot.read_comments(begun), [""; 0]);
     go(&bot);
     assert_eq!(under_way.await.unwrap(), Tick::Worked);
     stopping.end().await.unwrap();
@@ -353,14 +353,14 @@ async fn what_a_run_prints_is_seen_on_another_server_while_it_runs() {
     let (mut news, mut wake_ups) = (other.ctx.runs.hub.subscribe(), other.ctx.wake_up.listen());
     let listening = Arc::clone(&other);
     let listening = tokio::spawn(async move { listening.listen().await });
-    within(wake_ups.heard()).await;
+    within(wake_ups.wait()).await;
     bot.push("wider", &[WAITING]).await;
     let pull = bot
         .github
         .open_pull(REPO, NewPull::from_branch("wider"))
         .await
         .unwrap();
-    within(wake_ups.heard()).await;
+    within(wake_ups.wait()).await;
     bot.settle_short().await;
     let command = bot.begin_command();
     // Only the database informs the other server of the run.
@@ -411,7 +411,7 @@ async fn work_that_cannot_renew_its_lease_in_time_is_done_again() {
     bot.replica.running.cancel_all();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle_short().await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     go(&bot);
     bot.settle().await;
     assert!(bot.answer(pull).contains(": planned\n"));

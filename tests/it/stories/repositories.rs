@@ -825,7 +825,7 @@ async fn commands_that_wait_share_one_fetch(backend: Backend) {
     let state = infra_of(&bot.replica).await;
     assert_eq!(state.used_at, Some(bot.db.now()));
     bot.settle().await;
-    let _planned_again = bot.heard(number);
+    let _planned_again = bot.read_comments(number);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

@@ -335,7 +335,7 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
     );
     assert_eq!(infra_of(&bot.replica).await.used_at, Some(bot.db.now()));
     bot.settle().await;
-    let _planned_again = bot.heard(number);
+    let _planned_again = bot.read_comments(number);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

@@ -136,7 +136,7 @@ async fn a_project_whose_directory_is_a_link_is_refused_aloud(backend: Backend) 
     assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Plan failed.");
     // No push plans the project at `app`, so only a comment finds the error.
     let other = bot.open_pull("other", &[("db/main.tf", "# wider\n")]).await;
-    assert_eq!(bot.heard(other), [""; 0]);
+    assert_eq!(bot.read_comments(other), [""; 0]);
     bot.say(other, "lockkeeper plan").await;
     let said = bot.answer(other);
     assert!(said.contains("`app` is a symbolic link to `db`"), "{said}");
@@ -168,7 +168,7 @@ async fn only_what_changed_may_be_planned_by_name(backend: Backend) {
     let pull = bot
         .open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper plan -d network").await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: no file changed in `network`, and this server plans only directories that the pull request changes (`--restrict-file-list`): files changed in `app`, `db`.
@@ -199,7 +199,7 @@ async fn more_projects_than_the_operator_allows_are_refused(backend: Backend) {
     let pull = bot
         .open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper plan").await;
     let refusal = bot.answer(pull);
     assert!(
@@ -270,7 +270,7 @@ async fn a_project_for_another_branch_is_left_out_and_named(backend: Backend) {
     );
     let mut bot = Bot::new(backend, &[APP, config]).await;
     let pull = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
-    assert_eq!(bot.heard(pull), [""; 0]);
+    assert_eq!(bot.read_comments(pull), [""; 0]);
     bot.say(pull, "lockkeeper plan -d app").await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: the directory `app` is configured for other base branches only: `branch` (`/^release/`, line 3 of the configuration file) does not match `main`, the base branch of this pull request.
@@ -289,14 +289,14 @@ async fn a_push_without_projects_may_set_no_statuses(backend: Backend) {
         let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
         assert_eq!(bot.statuses(pull), "", "{flag}");
         bot.say(pull, "lockkeeper plan").await;
-        bot.heard(pull);
+        bot.read_comments(pull);
         assert_eq!(
             bot.statuses(pull).contains("lockkeeper/plan: Success"),
             asked,
             "{flag}"
         );
         let other = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
-        bot.heard(other);
+        bot.read_comments(other);
         assert!(
             bot.statuses(other).contains("lockkeeper/plan: Success"),
             "{flag}"

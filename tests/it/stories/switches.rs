@@ -78,7 +78,7 @@ async fn a_label_keeps_a_pull_from_being_planned_by_itself(backend: Backend) {
 async fn a_label_keeps_locks_from_being_given_back(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("disable-unlock-label", "keep")]).await;
     let pull = open_labelled(&mut bot, "kept", "keep").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper unlock").await;
     let refused = bot.comment(pull);
     assert!(

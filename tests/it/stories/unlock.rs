@@ -44,9 +44,9 @@ async fn unlock_gives_everything_back(backend: Backend) {
             &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
         )
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper apply -d app").await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper unlock").await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Unlock for 2 projects
@@ -87,7 +87,7 @@ async fn unlock_works_on_a_closed_pull_request(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.close(pull).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.say(pull, "lockkeeper unlock").await;
     assert!(
         bot.comment(pull)
@@ -135,7 +135,7 @@ async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
     let pull = bot
         .open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")])
         .await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")
         .await
@@ -178,7 +178,7 @@ async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
         .await
         .unwrap();
     bot.settle_short().await;
-    assert!(bot.heard(pull).is_empty());
+    assert!(bot.read_comments(pull).is_empty());
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;

@@ -47,7 +47,7 @@ async fn a_signed_delivery_is_taken_as_json_and_as_a_form(backend: Backend) {
     assert_eq!((json.0, form.0), (200, 200));
     assert_eq!(json.1, "accepted\n");
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 2);
+    assert_eq!(bot.read_comments(pull).len(), 2);
     bot.end(&[]).await;
 }
 
@@ -278,7 +278,7 @@ async fn the_same_delivery_is_one_run_however_often_it_comes(backend: Backend) {
     let again = bot.github.redeliver(delivery.id).await.unwrap();
     assert_eq!(again.outcome(), Some(&SendAttempt::Answered(200)));
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
 
     let request = WebhookRequest::new(
         "d-1",
@@ -297,7 +297,7 @@ async fn the_same_delivery_is_one_run_however_often_it_comes(backend: Backend) {
     assert!(answers.iter().all(|answer| answer.0 == 200), "{answers:?}");
     assert_eq!((taken, repeated), (1, 19));
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     assert_eq!(
         bot.calls()
             .iter()
@@ -318,7 +318,7 @@ async fn the_same_comment_in_two_deliveries_is_one_command(backend: Backend) {
         assert_eq!(answer, (200, "accepted\n".to_owned()));
     }
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     bot.end(&[]).await;
 }
 
@@ -343,7 +343,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
         bot.settle().await;
         let (kept, comments) = (
             bot.deliveries().await,
-            bot.heard(first).len() + bot.heard(second).len(),
+            bot.read_comments(first).len() + bot.read_comments(second).len(),
         );
         let what = kept[before].strip_prefix(&event).unwrap();
         writeln!(answers, "{name}: {},{what}; {comments} comments", told.0).unwrap();
@@ -351,7 +351,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
         bot.settle().await;
         assert_eq!(bot.deliveries().await, kept, "{name} comes again");
         assert_eq!(
-            bot.heard(first).len() + bot.heard(second).len(),
+            bot.read_comments(first).len() + bot.read_comments(second).len(),
             0,
             "{name} comes again"
         );
@@ -444,11 +444,11 @@ async fn while_the_database_is_away_the_door_says_so_and_a_redelivery_works(back
     assert_eq!(refused.outcome(), Some(&SendAttempt::Answered(503)));
     bot.crash_and_restart().await;
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 0, "nobody knows of it");
+    assert_eq!(bot.read_comments(pull).len(), 0, "nobody knows of it");
     let again = bot.github.redeliver(refused.id).await.unwrap();
     assert_eq!(again.outcome(), Some(&SendAttempt::Answered(200)));
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     bot.end(&[]).await;
 }
 
@@ -464,6 +464,6 @@ async fn a_delivery_that_was_answered_is_worked_on_after_a_crash(backend: Backen
     );
     bot.crash_and_restart().await;
     bot.settle().await;
-    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(bot.read_comments(pull).len(), 1);
     bot.end(&[]).await;
 }

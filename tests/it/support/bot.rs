@@ -294,7 +294,7 @@ impl Bot {
     }
 
     /// Returns the unread comments of the bot on a pull request, oldest first, without their hidden lines.
-    pub fn heard(&mut self, pull: PullNumber) -> Vec<String> {
+    pub fn read_comments(&mut self, pull: PullNumber) -> Vec<String> {
         let comments = self.unread(pull);
         self.read.extend(comments.iter().map(|comment| comment.id));
         comments
@@ -305,7 +305,7 @@ impl Bot {
 
     /// Returns the only unread comment of the bot.
     pub fn answer(&mut self, pull: PullNumber) -> String {
-        let mut heard = self.heard(pull);
+        let mut heard = self.read_comments(pull);
         assert_eq!(heard.len(), 1, "expected one comment, heard: {heard:#?}");
         heard.remove(0)
     }
@@ -444,7 +444,7 @@ impl Bot {
         assert_eq!(given_up, kinds, "jobs were given up: {failed:#?}");
         let mut number = 1;
         while self.github.pull(REPO, PullNumber(number)).is_ok() {
-            let unread: Vec<String> = self.heard(PullNumber(number));
+            let unread: Vec<String> = self.read_comments(PullNumber(number));
             assert!(
                 unread.is_empty(),
                 "nobody has read these comments of #{number}: {unread:#?}"

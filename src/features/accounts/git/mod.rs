@@ -272,7 +272,7 @@ impl AccountsGit {
     }
 
     /// Asks git for an answer, and once more after the repository was made again.
-    async fn ask(
+    async fn answer_with_git(
         &self,
         caller: &AccountCaller,
         protocol: Option<&str>,
@@ -312,7 +312,9 @@ async fn advertise(
     let _place = git.place().await?;
     let caller = git.caller(extensions, headers).await?;
     let body = if service == "git-upload-pack" {
-        let (_view, mut listed) = git.ask(&caller, protocol(headers), None).await?;
+        let (_view, mut listed) = git
+            .answer_with_git(&caller, protocol(headers), None)
+            .await?;
         let mut lines = Vec::new();
         while let Some(part) = listed.next().await? {
             lines.extend(part);
@@ -342,7 +344,7 @@ async fn fetch(
     };
     let (caller, places, parts, body) = git.request(request, TYPE, most).await?;
     let protocol = protocol(&parts.headers);
-    let (view, pack) = git.ask(&caller, protocol, Some(&body)).await?;
+    let (view, pack) = git.answer_with_git(&caller, protocol, Some(&body)).await?;
     // The repository and both places are held until the client has everything, or is gone.
     let held = (view, places);
     let parts = futures::stream::try_unfold((pack, held), async |(mut pack, held)| {

@@ -16,7 +16,7 @@ use crate::model::{ApplicationId, Cause};
 use crate::store::DiscardOutcome;
 
 /// Queues a run of the application.
-pub(super) async fn ask(
+pub(super) async fn request_run(
     session: &AdminSession,
     action: ApplicationAction,
     app: &ApplicationArg,

@@ -77,9 +77,9 @@ impl PublishArgs {
             self.publish_here(&registry, package, terminal).await?
         };
         // A refusal may be due to files that were left out.
-        tell(&notes.left_out, terminal);
+        print_notes(&notes.left_out, terminal);
         if status == ExitStatus::Success {
-            tell(&notes.beside, terminal);
+            print_notes(&notes.beside, terminal);
         }
         Ok(status)
     }
@@ -209,7 +209,7 @@ impl ContentNotes {
         let shown = shown.map(|file| format!("Left out {}: {}.", file.path, file.reason));
         let more = files.len().saturating_sub(SHOWN);
         let more = (more > 0).then(|| format!("Left out {more} more."));
-        let beside = source.beside().iter().map(|dir| {
+        let beside = source.outside_dirs().iter().map(|dir| {
             let what = if dir.is_root() {
                 "the whole repository".to_owned()
             } else {
@@ -230,13 +230,13 @@ impl ContentNotes {
         terminal: &mut Terminal<'_>,
     ) -> anyhow::Result<CheckedPackage> {
         if package.is_err() {
-            tell(&self.left_out, terminal);
+            print_notes(&self.left_out, terminal);
         }
         package.context("nothing was published")
     }
 }
 
-fn tell(notes: &[String], terminal: &mut Terminal<'_>) {
+fn print_notes(notes: &[String], terminal: &mut Terminal<'_>) {
     for note in notes {
         terminal.note(safe(note));
     }

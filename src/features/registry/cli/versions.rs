@@ -221,7 +221,7 @@ impl DeprecateArgs {
                 )));
                 Ok(ExitStatus::Failure)
             }
-            Deprecated::NotFound => Ok(not_there(&key, terminal)),
+            Deprecated::NotFound => Ok(version_not_found(&key, terminal)),
         }
     }
 }
@@ -233,7 +233,7 @@ impl TakedownArgs {
         let registry = self.server.open().await?;
         let version = registry.version(&key).await;
         if version.context("the version cannot be read")?.is_none() {
-            return Ok(not_there(&key, terminal));
+            return Ok(version_not_found(&key, terminal));
         }
         if !self.is_confirmed(&key, terminal)? {
             terminal.note(format_args!(
@@ -254,7 +254,7 @@ impl TakedownArgs {
                 )));
                 Ok(ExitStatus::Failure)
             }
-            TakenDown::NotFound => Ok(not_there(&key, terminal)),
+            TakenDown::NotFound => Ok(version_not_found(&key, terminal)),
         }
     }
 
@@ -291,7 +291,7 @@ async fn sorted_versions(
     Ok(versions)
 }
 
-fn not_there(key: &VersionKey, terminal: &mut Terminal<'_>) -> ExitStatus {
+fn version_not_found(key: &VersionKey, terminal: &mut Terminal<'_>) -> ExitStatus {
     terminal.note(format_args!("error: there is no {}", shown_key(key)));
     let name = key.name();
     terminal.note(format_args!(

@@ -307,7 +307,7 @@ impl Misses {
     }
 
     /// Answers a request of a token for a version that is not in the registry, and begins a fill if the rules permit it.
-    pub(in crate::features::registry) async fn ask(
+    pub(in crate::features::registry) async fn handle_miss(
         &self,
         token: &Token,
         key: &VersionKey,
@@ -371,7 +371,7 @@ impl Misses {
             limits.wait
         };
         // The reading goes on when nobody waits for it any more.
-        match timeout(wait, self.0.parts.peers.ask(name)).await {
+        match timeout(wait, self.0.parts.peers.read_logs(name)).await {
             Ok(Ok(_)) => {
                 lock(&self.0.asked).insert(name.clone(), Instant::now(), ASKED_SIZE);
                 true
@@ -674,7 +674,7 @@ impl MissesInner {
             if let Known::Here = self.known(key).await? {
                 return Ok(true);
             }
-            all_were_asked = parts.peers.ask(&key.name()).await?;
+            all_were_asked = parts.peers.read_logs(&key.name()).await?;
             if let Known::Here = self.known(key).await? {
                 return self.filled(key).await;
             }

@@ -350,7 +350,7 @@ impl SourceDirectory {
     }
 
     /// Returns the directories outside of that of the module that are part of the package.
-    pub fn beside(&self) -> &[RepoPath] {
+    pub fn outside_dirs(&self) -> &[RepoPath] {
         &self.beside
     }
 

@@ -46,7 +46,7 @@ pub(super) enum ClientFault {
     #[error("it does not answer: {0}")]
     Away(String),
     /// An answer with another status, and its text, which is not shown unless a deployment has written it.
-    #[error("it answers with {0}{said}", said = said(.1))]
+    #[error("it answers with {0}{said}", said = refusal_text(.1))]
     Status(StatusCode, String),
     /// An answer that cannot be that of a peer.
     #[error("{0}")]
@@ -61,7 +61,7 @@ impl From<reqwest::Error> for ClientFault {
 }
 
 /// Formats the text of an answer for people, if it is the refusal of a deployment.
-fn said(text: &str) -> String {
+fn refusal_text(text: &str) -> String {
     if is_refusal(text) {
         format!(": {text}")
     } else {

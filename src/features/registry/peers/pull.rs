@@ -7,7 +7,7 @@
 //! then, new records are merged, and a note says when the others come.
 //!
 //! A version that is missing may have been published at a peer since the last turn. So the logs are read at once
-//! ([`PeerExchange::ask`]): what a peer has of it is in its log, and everything that is checked of a page is checked there
+//! ([`PeerExchange::read_logs`]): what a peer has of it is in its log, and everything that is checked of a page is checked there
 //! too. Any number of missing versions need one reading.
 
 use std::sync::{Arc, PoisonError};
@@ -151,7 +151,7 @@ impl PeerExchange {
     /// one that is away (R8).
     ///
     /// A failure is logged. The result is true if everything was read that peers have of the name.
-    pub(in crate::features::registry) async fn ask(
+    pub(in crate::features::registry) async fn read_logs(
         self: &Arc<Self>,
         name: &RegistryName,
     ) -> Result<bool, sqlx::Error> {

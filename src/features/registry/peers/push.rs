@@ -238,7 +238,7 @@ impl PeerExchange {
                 if Instant::now() >= end {
                     break;
                 }
-                match self.tell(peer, body).await {
+                match self.push_record(peer, body).await {
                     Ok(status) => {
                         debug!(peer = peer.name.as_str(), id, %status, "Told a peer about a record");
                         pushed += 1;
@@ -255,8 +255,8 @@ impl PeerExchange {
         Ok(PushStep::GoOn(pushed))
     }
 
-    /// Tells a peer about a record. The error says why the peer has not decided about it.
-    async fn tell(&self, peer: &Peer, body: &PushBody) -> Result<StatusCode, String> {
+    /// Pushes a record to a peer. The error says why the peer has not decided about it.
+    async fn push_record(&self, peer: &Peer, body: &PushBody) -> Result<StatusCode, String> {
         let token = self.token(peer).map_err(|fault| fault.to_string())?;
         let answered = self.client.push(&peer.url, &token, body).await;
         answered.map_err(|fault| fault.to_string())

@@ -321,7 +321,7 @@ impl RegistryServer {
         }
         let namespaces = self.catalog.namespaces(snapshot).await?;
         let facts = namespaces.miss_facts(&name);
-        match self.misses.ask(token, key, facts).await? {
+        match self.misses.handle_miss(token, key, facts).await? {
             MissAnswer::Here => {
                 let snapshot = self.catalog.snapshot().await?;
                 self.version(snapshot, reader, key).await

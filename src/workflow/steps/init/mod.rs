@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::io;
 
 use super::Steps;
-use super::builtin::{apart, failed, remove};
+use super::builtin::{failed, remove, run_blocking};
 use super::error::{StepError, StepFailure, StepName};
 use super::flags::merged;
 use crate::boxed::boxed;
@@ -89,7 +89,7 @@ impl Steps<'_> {
             )
         });
         if let Some(told) = &told {
-            self.exec.output.say(told).await;
+            self.exec.output.push_line(told).await;
         }
         self.remove_changed().await.map_err(disk)?;
         let may_share = why_alone.is_none();
@@ -137,7 +137,7 @@ impl Steps<'_> {
             self.dir.to_owned(),
             self.lock_file_tracked,
         );
-        let before = apart(move || {
+        let before = run_blocking(move || {
             old.remove_backend()?;
             Ok(LockFile::read(&dir).filter(|_| is_tracked))
         });
@@ -164,7 +164,7 @@ impl Steps<'_> {
                     before.restore(&dir)
                 }
             };
-            apart(complete).await.map_err(disk)?;
+            run_blocking(complete).await.map_err(disk)?;
         }
         let ended = self
             .init_backend(self.preparing(args), data_dir, name.clone())
@@ -172,7 +172,7 @@ impl Steps<'_> {
         if let Some(before) = before.filter(|_| is_read_only) {
             // The first part was allowed to add checksums, which the second one needs.
             let dir = self.dir.to_owned();
-            apart(move || before.restore(&dir))
+            run_blocking(move || before.restore(&dir))
                 .await
                 .map_err(|error| failed(name, StepFailure::Disk(error)))?;
         }
@@ -189,7 +189,7 @@ impl Steps<'_> {
     ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let fetched = data_dir.clone();
-        let before = apart(move || fetched.without_backend()).await;
+        let before = run_blocking(move || fetched.without_backend()).await;
         let before = before.map_err(disk)?;
         let output = self.tool(args, name.clone(), None).await?;
         self.exec
@@ -205,7 +205,7 @@ impl Steps<'_> {
                 data_dir.forget()
             }
         };
-        apart(note).await.map_err(disk)?;
+        run_blocking(note).await.map_err(disk)?;
         Ok(output)
     }
 
@@ -264,7 +264,7 @@ impl Steps<'_> {
             .hand_over(self.exec.place)
             .await
             .map_err(disk)?;
-        apart(move || data_dir.note()).await.map_err(disk)?;
+        run_blocking(move || data_dir.note()).await.map_err(disk)?;
         self.note_modules().await;
         Ok(output)
     }
@@ -272,12 +272,12 @@ impl Steps<'_> {
     /// Removes a data directory that is not as an `init` has left it.
     pub(super) async fn remove_changed(&self) -> io::Result<()> {
         let old = self.init_dir();
-        if apart(move || old.remove_changed()).await? {
+        if run_blocking(move || old.remove_changed()).await? {
             let line = format!(
                 "Removed {}: it was changed after the last `init`.",
                 self.data_dir_shown()
             );
-            self.exec.output.say(&line).await;
+            self.exec.output.push_line(&line).await;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Component, Path};
 
 use super::super::Steps;
-use super::super::builtin::apart;
+use super::super::builtin::run_blocking;
 use super::programs::text;
 use crate::discovery::local_sources;
 use crate::model::RepoPath;
@@ -35,7 +35,7 @@ impl Steps<'_> {
             return Ok(true);
         }
         let [dir, root] = [self.dir, self.exec.place.root].map(Path::to_owned);
-        apart(move || Ok(may_be_elsewhere(&dir, &root))).await
+        run_blocking(move || Ok(may_be_elsewhere(&dir, &root))).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::super::Steps;
-use super::super::builtin::apart;
+use super::super::builtin::run_blocking;
 use super::arguments::{ARGUMENTS, FROM_MODULE, are_plain, operand};
 use super::{backends, local_repos, programs};
 use crate::config::workflow::WorkflowOrigin;
@@ -49,7 +49,7 @@ impl Steps<'_> {
         }
         let [dir, root, mirror] =
             [self.dir, self.exec.place.root, self.exec.place.mirror].map(Path::to_owned);
-        apart(move || match local_repos::why(&dir, &root, &mirror)? {
+        run_blocking(move || match local_repos::why(&dir, &root, &mirror)? {
             None => programs::why(&root, &dir, tool),
             why => Ok(why),
         })
@@ -129,7 +129,7 @@ impl Steps<'_> {
         }
         let [dir, root] = [self.dir, self.exec.place.root].map(Path::to_owned);
         let data_dir = self.init_dir();
-        apart(move || {
+        run_blocking(move || {
             let is_saved = match data_dir.backend() {
                 Ok(None) => false,
                 Ok(Some(saved)) => !(is_plain && backends::is_plain_saved(&saved)),

@@ -38,11 +38,14 @@ impl Steps<'_> {
     pub(super) async fn push_lines(&self, text: &str) {
         let mut lines = text.lines();
         for line in lines.by_ref().take(MAX_LINES) {
-            self.exec.output.say(line).await;
+            self.exec.output.push_line(line).await;
         }
         let more = lines.count();
         if more > 0 {
-            self.exec.output.say(&format!("… {more} more lines")).await;
+            self.exec
+                .output
+                .push_line(&format!("… {more} more lines"))
+                .await;
         }
     }
 }

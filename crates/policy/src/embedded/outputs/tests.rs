@@ -9,7 +9,7 @@ use std::path::Path;
 
 use proptest::test_runner::{Config, RngSeed};
 
-use super::super::{Evaluation, apart, parsed};
+use super::super::{Evaluation, on_large_stack, parsed};
 use super::*;
 use crate::embedded::{EvalLimits, RegoFile};
 
@@ -53,7 +53,7 @@ fn file(text: &str) -> RegoFile {
 
 /// Returns the sorted values of `deny`, each as JSON.
 fn denied(policy: &str, input: &serde_json::Value) -> Result<Vec<String>, EvalError> {
-    let value = apart(|| {
+    let value = on_large_stack(|| {
         let mut evaluation = Evaluation::prepare(&[file(policy)], &[], &EvalLimits::default())?;
         evaluation.engine.set_input(input.clone().into());
         evaluation.value("main.deny")

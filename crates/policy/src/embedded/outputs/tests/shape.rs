@@ -315,7 +315,7 @@ impl Shape {
 
 /// Rewrites a policy and compares its rules. Returns false if it is refused.
 fn keeps_its_rules(text: &str) -> Result<bool, EvalError> {
-    apart(|| {
+    on_large_stack(|| {
         let Ok(mut original) = parsed(&[file(text)]) else {
             return Ok(false);
         };

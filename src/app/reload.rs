@@ -18,7 +18,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the file of `--repo-config`. Its new content is in effect for every command that begins from now on. An
 /// error in it is logged, counted, and shown on the page of operations, and the previous content stays in effect.
-pub(super) async fn look(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
+pub(super) async fn reload_repo_config(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
     let Some(before) = ctx.live.file() else {
         return Ok(FileCheck::Same);
     };
@@ -51,7 +51,7 @@ pub(super) async fn look(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
 
 /// Reads the file of `--web-accounts-file` in the same way. Its new content is in effect for every request from now
 /// on.
-pub(super) async fn look_at_accounts(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
+pub(super) async fn reload_accounts(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
     let live = &ctx.settings.web_accounts;
     let Some(before) = live.file() else {
         return Ok(FileCheck::Same);
@@ -101,8 +101,8 @@ pub(super) fn show(ctx: &ServerCtx) {
     }
 }
 
-/// Logs the result of a requested look that found no change or failed. `look` and `look_at_accounts` log all other
-/// results.
+/// Logs the result of a requested reload that found no change or failed. `reload_repo_config` and `reload_accounts`
+/// log all other results.
 pub(super) fn log_result(flag: &str, look: anyhow::Result<FileCheck>, state: Option<FileState>) {
     match (look, state) {
         (

@@ -127,12 +127,12 @@ impl Replica {
 
     /// Reads the file of `--repo-config` again, and puts it into effect if it has changed and is valid.
     pub async fn tick_repo_config(&self) -> anyhow::Result<FileCheck> {
-        reload::look(&self.ctx).await
+        reload::reload_repo_config(&self.ctx).await
     }
 
     /// Reads the file of `--web-accounts-file` again, and puts it into effect if it has changed and is valid.
     pub async fn tick_web_accounts(&self) -> anyhow::Result<FileCheck> {
-        reload::look_at_accounts(&self.ctx).await
+        reload::reload_accounts(&self.ctx).await
     }
 
     /// Stops all work when the leases could not be renewed in time. Never returns.

@@ -50,7 +50,7 @@ impl Mirror {
     ) -> Result<Option<Vec<ChangedFile>>, GitError> {
         let doing = format!("list the changes of {}", new.short());
         let (old, new) = (old.clone(), new.clone());
-        self.look(&doing, move |objects| {
+        self.read_objects(&doing, move |objects| {
             let (old, new) = (objects.tree_of(&old)?, objects.tree_of(&new)?);
             let mut files = Vec::new();
             let listed = objects.differences(old, new, |path, difference| {
@@ -116,7 +116,7 @@ impl Mirror {
     ) -> Result<CommitSha, GitError> {
         let (one, other) = (base.clone(), head.clone());
         let common = self
-            .look(doing, move |objects| objects.merge_base(&one, &other))
+            .read_objects(doing, move |objects| objects.merge_base(&one, &other))
             .await?;
         Ok(common.unwrap_or_else(|| base.clone()))
     }

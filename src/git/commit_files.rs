@@ -147,7 +147,7 @@ impl Mirror {
         paths: Vec<RepoPath>,
     ) -> Result<bool, GitError> {
         let commit = commit.clone();
-        self.look("look for files of a commit", move |objects| {
+        self.read_objects("look for files of a commit", move |objects| {
             let (root, mut dirs) = (objects.tree_of(&commit)?, Dirs::default());
             for path in &paths {
                 if dirs.entry_at(objects, root, path)?.is_some() {
@@ -182,7 +182,10 @@ impl Mirror {
                 return Err(remote.failure(&doing, &output).into());
             }
             let id = commit.clone();
-            if !files.look(move |objects| objects.has_commit(&id)).await? {
+            if !files
+                .read_objects(move |objects| objects.has_commit(&id))
+                .await?
+            {
                 let reason = format!("{} is no commit", commit.short());
                 return Err(SnapshotError::Refused(reason));
             }
@@ -285,7 +288,9 @@ impl CommitSnapshot {
     /// Returns the time of the commit.
     pub async fn committed_at(&self) -> Result<DateTime<Utc>, SnapshotError> {
         let commit = self.commit.clone();
-        let seconds = self.look(move |objects| objects.time_of(&commit)).await?;
+        let seconds = self
+            .read_objects(move |objects| objects.time_of(&commit))
+            .await?;
         valid_time(seconds).ok_or_else(|| SnapshotError::Refused("it has no valid time".to_owned()))
     }
 
@@ -297,7 +302,7 @@ impl CommitSnapshot {
     /// Returns the content of a file. `None`: the commit has no file at this path, or something else.
     pub async fn read(&self, path: &RepoPath, most: u64) -> Result<Option<Vec<u8>>, SnapshotError> {
         let (wanted, commit) = (path.clone(), self.commit.clone());
-        let found = self.look(move |objects| {
+        let found = self.read_objects(move |objects| {
             let root = objects.tree_of(&commit)?;
             let Some(entry) = Dirs::default().entry_at(objects, root, &wanted)? else {
                 return Ok(None);
@@ -331,7 +336,7 @@ impl CommitSnapshot {
         most: u64,
     ) -> Result<SelectedFiles, SnapshotError> {
         let commit = self.commit.clone();
-        let selected = self.look(move |objects| {
+        let selected = self.read_objects(move |objects| {
             let root = objects.tree_of(&commit)?;
             if !is_of_usual_size(objects, root)? {
                 return Ok(None);
@@ -417,7 +422,7 @@ impl CommitSnapshot {
     /// Returns true if the commit has a file or a link at this path, which is verified then.
     async fn has_file(&self, path: &RepoPath, most: u64) -> Result<bool, SnapshotError> {
         let (wanted, commit) = (path.clone(), self.commit.clone());
-        let found = self.look(move |objects| {
+        let found = self.read_objects(move |objects| {
             let root = objects.tree_of(&commit)?;
             let entry = Dirs::default().entry_at(objects, root, &wanted)?;
             let Some(entry) = entry.filter(|entry| entry.is_file() || entry.is_link()) else {
@@ -437,7 +442,7 @@ impl CommitSnapshot {
     /// Measures a directory, and verifies all of its objects.
     async fn measure(&self, dir: &RepoPath, limits: FileLimits) -> Result<Measure, GitError> {
         let (dir, commit) = (dir.clone(), self.commit.clone());
-        self.look(move |objects| {
+        self.read_objects(move |objects| {
             let root = objects.tree_of(&commit)?;
             if !is_of_usual_size(objects, root)? {
                 return Ok(Measure::TooManyInCommit);
@@ -457,7 +462,7 @@ impl CommitSnapshot {
         .await
     }
 
-    async fn look<T: Send + 'static>(
+    async fn read_objects<T: Send + 'static>(
         &self,
         look: impl FnOnce(&ObjectDb) -> Result<T, ObjectError> + Send + 'static,
     ) -> Result<T, GitError> {

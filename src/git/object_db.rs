@@ -173,7 +173,7 @@ impl Mirror {
     ///
     /// [`GitError::Altered`] if the mirror is not as Lockkeeper left it, and [`GitError::Corrupt`] if an object is
     /// missing or unreadable.
-    pub(super) async fn look<T: Send + 'static>(
+    pub(super) async fn read_objects<T: Send + 'static>(
         &self,
         doing: &str,
         look: impl FnOnce(&ObjectDb) -> Result<T, ObjectError> + Send + 'static,
@@ -206,7 +206,7 @@ impl Mirror {
             return Ok(known);
         }
         let wanted = commit.clone();
-        let listing = self.look(doing, move |objects| objects.listing(&wanted));
+        let listing = self.read_objects(doing, move |objects| objects.listing(&wanted));
         let listing = Arc::new(listing.await?);
         self.locks.listings.remember(commit.clone(), &listing);
         Ok(listing)

@@ -50,7 +50,7 @@ impl Mirror {
     pub async fn commit_if_known(&self, name: &RefName) -> Option<CommitSha> {
         let (dir, ref_name) = (self.dir().to_owned(), name.clone());
         let found = self
-            .look(&format!("look up {name}"), move |objects| {
+            .read_objects(&format!("look up {name}"), move |objects| {
                 let Some(commit) = ref_file::read(&dir, &ref_name) else {
                     return Ok(None);
                 };
@@ -91,7 +91,7 @@ impl Mirror {
     pub async fn has_commits(&self, commits: &[&CommitSha]) -> Result<bool, GitError> {
         let commits: Vec<CommitSha> = commits.iter().map(|commit| (*commit).clone()).collect();
         let found = self
-            .look("look up commits", move |objects| {
+            .read_objects("look up commits", move |objects| {
                 for commit in &commits {
                     if !objects.has_commit(commit)? {
                         return Ok(false);
@@ -157,7 +157,7 @@ impl Mirror {
     /// Returns the id of the tree of a commit, which is the same for two commits with the same files.
     pub async fn tree_id(&self, commit: &CommitSha) -> Result<String, GitError> {
         let commit = commit.clone();
-        self.look("look up the tree of a commit", move |objects| {
+        self.read_objects("look up the tree of a commit", move |objects| {
             objects.tree_of(&commit).map(|id| id.to_string())
         })
         .await
@@ -218,7 +218,7 @@ impl Mirror {
         let shown_path = path.to_string();
         let (at, path) = (commit.clone(), path.clone());
         let found = self
-            .look(&doing, move |objects| {
+            .read_objects(&doing, move |objects| {
                 let root = objects.tree_of(&at)?;
                 let Some(entry) = Dirs::default().entry_at(objects, root, &path)? else {
                     return Ok(FoundFile::None);
@@ -282,7 +282,7 @@ impl Mirror {
             return Ok(paths.into_iter().filter(|path| listing.has(path)).collect());
         }
         let commit = commit.clone();
-        self.look(&doing, move |objects| {
+        self.read_objects(&doing, move |objects| {
             let (root, mut dirs) = (objects.tree_of(&commit)?, Dirs::default());
             let mut found = Vec::new();
             for path in paths {

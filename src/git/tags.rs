@@ -62,7 +62,7 @@ impl Mirror {
         commits: BTreeSet<CommitSha>,
     ) -> Result<BTreeSet<CommitSha>, GitError> {
         let of = of.clone();
-        self.look("walk through the default branch", move |objects| {
+        self.read_objects("walk through the default branch", move |objects| {
             objects.in_history(&of, &commits)
         })
         .await

@@ -217,7 +217,7 @@ impl Mirror {
             return Ok(ExpectedTree::of(&listing));
         }
         let (commit, extent) = (commit.clone(), extent.clone());
-        self.look(doing, move |objects| expected(objects, &commit, &extent))
+        self.read_objects(doing, move |objects| expected(objects, &commit, &extent))
             .await
     }
 

@@ -104,7 +104,7 @@ const LOOKS: [TimeDelta; 2] = [TimeDelta::minutes(2), TimeDelta::minutes(15)];
 
 /// Returns a job that searches for such requests, delayed for its number of looks. `None` means that there were
 /// enough.
-pub(crate) fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
+pub(crate) fn delayed_search(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
     LOOKS.get(looks).map(|wait| NewJob {
         run_after: Some(ctx.clock.now() + *wait),
         ..job

@@ -92,7 +92,7 @@ impl World {
 
     /// Removes all unused packages from the cache.
     async fn make_room(&self) -> Vec<String> {
-        let linked = self.cache.look_around().await.unwrap();
+        let linked = self.cache.scan_links().await.unwrap();
         let mut removed = Vec::new();
         for package in self.packages().await {
             if self.cache.evict(&package, &linked).await.unwrap() {
@@ -392,7 +392,7 @@ async fn no_package_goes_while_an_init_is_about_to_use_it() {
     let dir = world.project("a");
     world.good_init(&dir, false).await;
     std::fs::remove_dir_all(&dir).unwrap();
-    let before = world.cache.look_around().await.unwrap();
+    let before = world.cache.scan_links().await.unwrap();
     let package = world.packages().await[0].clone();
 
     let session = world.enter(&world.project("b"), false).await;
@@ -404,7 +404,7 @@ async fn no_package_goes_while_an_init_is_about_to_use_it() {
     drop(session);
 
     // This `init` ended after the links were read.
-    let before = world.cache.look_around().await.unwrap();
+    let before = world.cache.scan_links().await.unwrap();
     let dir = world.project("c");
     world.good_init(&dir, false).await;
     assert!(!world.cache.evict(&package, &before).await.unwrap());

@@ -106,7 +106,7 @@ impl Peers {
             // Runs have another user.
             Ok(PeerOwner::OurUser { .. }) if self.runner.is_some() => None,
             Ok(PeerOwner::OurUser { .. }) if !runs::any() => None,
-            Ok(PeerOwner::OurUser { inode }) => self.look(inode).await,
+            Ok(PeerOwner::OurUser { inode }) => self.check_owner(inode).await,
             Err(_) => Some(PeerRefusal::Unknown),
         };
         if let Some(refusal) = refusal {
@@ -115,7 +115,7 @@ impl Peers {
         refusal.is_none()
     }
 
-    async fn look(&self, inode: u32) -> Option<PeerRefusal> {
+    async fn check_owner(&self, inode: u32) -> Option<PeerRefusal> {
         let Ok(_turn) = self.looks.acquire().await else {
             return Some(PeerRefusal::Unknown);
         };

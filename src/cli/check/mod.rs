@@ -116,7 +116,7 @@ impl SubcommandArgs for CheckArgs {
         raw.flags.append(&mut self.search.0);
         let raw = config_files::add(raw);
         let config = SearchConfig::from_raw(&raw).map_err(Usage::new)?;
-        let verdict = match block_on(look(&self, &raw, &config)).flatten() {
+        let verdict = match block_on(run_check(&self, &raw, &config)).flatten() {
             Ok(verdict) => verdict,
             Err(error) => return Ok(terminal.usage(&format!("error: {error:#}\n"))),
         };
@@ -141,13 +141,13 @@ impl SubcommandArgs for CheckArgs {
     }
 }
 
-async fn look(
+async fn run_check(
     args: &CheckArgs,
     raw: &RawSettings,
     config: &SearchConfig,
 ) -> anyhow::Result<CheckVerdict> {
     let dir = raw.absolute(&args.dir);
-    let local = look_around(&dir, args.base.as_deref(), raw, args.all).await?;
+    let local = inspect_dir(&dir, args.base.as_deref(), raw, args.all).await?;
     let asked = CheckRequest {
         repo: args.repo.clone().unwrap_or_else(|| local.repo()),
         branch: args.base_branch.clone(),
@@ -155,7 +155,7 @@ async fn look(
     verdict::reach(local, &asked, config)
 }
 
-async fn look_around(
+async fn inspect_dir(
     dir: &Path,
     base: Option<&str>,
     raw: &RawSettings,

@@ -54,7 +54,7 @@ pub(super) async fn find(
         .unwrap_or_default();
     let (program, distribution) = match named {
         Some(program) => (working_dir.join(program), distribution_of(program)),
-        None => look(&places(path, working_dir)).with_context(missing)?,
+        None => find_program(&places(path, working_dir)).with_context(missing)?,
     };
     if !program.is_file() {
         bail!(
@@ -98,7 +98,7 @@ fn places(path: &str, working_dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn look(places: &[PathBuf]) -> Option<(PathBuf, Distribution)> {
+fn find_program(places: &[PathBuf]) -> Option<(PathBuf, Distribution)> {
     let find = |distribution: Distribution| {
         let program = places
             .iter()
@@ -142,13 +142,16 @@ mod tests {
         let first = dir.path().join("first");
         let places = places(&format!("relative:{}", first.display()), dir.path());
         assert_eq!(places, [first.clone(), dir.path().join(".tools/bin")]);
-        assert_eq!(look(&places), None);
+        assert_eq!(find_program(&places), None);
         let tofu = program(&first, "tofu");
-        assert_eq!(look(&places), Some((tofu, Distribution::OpenTofu)));
+        assert_eq!(find_program(&places), Some((tofu, Distribution::OpenTofu)));
         let own = program(&dir.path().join(".tools/bin"), "terraform");
-        assert_eq!(look(&places), Some((own, Distribution::Terraform)));
+        assert_eq!(find_program(&places), Some((own, Distribution::Terraform)));
         let on_path = program(&first, "terraform");
-        assert_eq!(look(&places), Some((on_path, Distribution::Terraform)));
+        assert_eq!(
+            find_program(&places),
+            Some((on_path, Distribution::Terraform))
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
         Vec::new(),
     );
     for at in pulls {
-        match look_at(ctx, &at).await {
+        match check_pull(ctx, &at).await {
             Ok(closed) => found.repaired += closed,
             Err(error) => {
                 warn!(pull = %at, error = format!("{error:#}"), "Cannot clean up after a pull request that holds locks");
@@ -76,7 +76,7 @@ fn is_of_repository(error: &anyhow::Error) -> bool {
 }
 
 /// Checks one pull request. Returns how many pull requests hold nothing any more because of that.
-async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
+async fn check_pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     let pull = match ctx.forges.of(&at.repo)?.pull(at).await {
         Ok(pull) => pull,
         Err(ForgeError::NotFound { .. }) => return gone::pull(ctx, at).await,

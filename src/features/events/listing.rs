@@ -71,7 +71,7 @@ struct StoredPage {
 
 /// Compares the list with the known state. The known state is read first, so that an event which arrives meanwhile is
 /// noticed.
-pub(crate) async fn look(
+pub(crate) async fn compare_open_pulls(
     ctx: &Ctx,
     watched: &WatchedRepo,
     found: &mut TickResult,

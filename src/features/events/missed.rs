@@ -16,7 +16,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::listing::{ListingResult, look};
+use super::listing::{ListingResult, compare_open_pulls};
 use super::{WatchedRepo, gone};
 use crate::context::Ctx;
 use crate::features::owners::{self, Service};
@@ -81,7 +81,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
         looked_at: 1,
         repaired: 0,
     };
-    match look(ctx, watched, &mut found).await? {
+    match compare_open_pulls(ctx, watched, &mut found).await? {
         ListingResult::Done { budget, complete } => {
             thrift.note(&watched.repo, budget);
             ctx.store.watched_seen(&watched.repo, complete).await?;

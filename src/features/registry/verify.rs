@@ -249,21 +249,21 @@ impl Registry {
             let key = RowKey::of(&version.key);
             let records = records_of.remove(&key).unwrap_or_default();
             if compare(&version.key, Some(version), &records).is_err() {
-                self.look_again(&version.key).await?;
+                self.verify_while_locked(&version.key).await?;
             }
             if let Some(hash) = go_mod_hash(&version.known) {
                 go_mods.insert((key.name, key.version), hash);
             }
         }
         for key in records_of.into_keys() {
-            self.look_again(&key.parse()?).await?;
+            self.verify_while_locked(&key.parse()?).await?;
         }
         for (name, version) in self
             .differing_go_mods(after, last.as_ref(), go_mods)
             .await?
         {
             let key = key_of(NameKind::Go, &name, &version)?;
-            self.look_again(&key).await?;
+            self.verify_while_locked(&key).await?;
         }
         Ok(VersionPage { versions, last })
     }
@@ -327,7 +327,7 @@ impl Registry {
     }
 
     /// Verifies a version while nobody writes, and fails if it is really wrong.
-    async fn look_again(&self, key: &VersionKey) -> VerifyStep<()> {
+    async fn verify_while_locked(&self, key: &VersionKey) -> VerifyStep<()> {
         let mut tx = self.store.begin().await?;
         log_hold_in_tx(&mut tx).await?;
         let version = match version_in_tx(&mut tx, key).await {

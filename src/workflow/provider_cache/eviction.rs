@@ -41,10 +41,10 @@ impl ProviderCache {
     }
 
     /// Searches for links in checkouts, and in the sessions that a dead server left behind.
-    pub async fn look_around(&self) -> Result<Linked> {
+    pub async fn scan_links(&self) -> Result<Linked> {
         let cache = self.clone();
         on_disk(move || {
-            let look = cache.store.uses.lock().look_around();
+            let look = cache.store.uses.lock().begin_scan();
             let mut found = HashSet::new();
             for top in [&cache.checkouts, &cache.scratch] {
                 links_below(top, &cache.store, &mut found);

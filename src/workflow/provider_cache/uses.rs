@@ -39,7 +39,7 @@ impl LinkUses {
     }
 
     /// Begins a search for links and returns its number.
-    pub fn look_around(&mut self) -> u64 {
+    pub fn begin_scan(&mut self) -> u64 {
         self.look += 1;
         self.look
     }
@@ -94,7 +94,7 @@ mod tests {
             SharedUses::default(),
             PackagePath::of("a/b/c/1.0.0/linux_amd64"),
         );
-        let look = shared.lock().look_around();
+        let look = shared.lock().begin_scan();
         assert!(!shared.lock().is_needed(&package, look));
         let held = |packages| LinkedPackages {
             uses: shared.clone(),
@@ -109,7 +109,7 @@ mod tests {
         assert!(!shared.lock().is_needed(&package, look));
         shared.lock().lead_to(&package);
         assert!(shared.lock().is_needed(&package, look));
-        let next = shared.lock().look_around();
+        let next = shared.lock().begin_scan();
         assert!(
             !shared.lock().is_needed(&package, next),
             "the link is seen by now"

@@ -16,11 +16,11 @@
 
 mod api;
 mod checks;
+mod database_view;
 mod deployments;
 mod driver;
 mod kills;
 mod ledger;
-mod look;
 mod mirrors;
 mod options;
 mod post;

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::look::Look;
+use super::database_view::DatabaseView;
 use super::options::{self, Options};
 use super::post::Postman;
 use super::proxy::Wire;
@@ -72,7 +72,7 @@ pub struct World {
     /// Account of the servers on GitHub.
     pub bot: String,
     pub post: Postman,
-    pub look: Look,
+    pub look: DatabaseView,
     pub servers: Vec<AsyncMutex<Server>>,
     wires: Vec<Wires>,
     /// Directory of the forge, the ledger and the plan files.
@@ -167,8 +167,8 @@ impl World {
             wires.push(wire);
         }
         let look = match database {
-            Some(url) => Look::at(&url),
-            None => Look::at(&servers[0].lock().await.database()),
+            Some(url) => DatabaseView::at(&url),
+            None => DatabaseView::at(&servers[0].lock().await.database()),
         };
         let world = Arc::new(Self {
             backend,

@@ -156,7 +156,7 @@ impl<'a> Remover<'a> {
     ) -> std::io::Result<bool> {
         let linked = match self.linked.take() {
             Some(linked) => linked,
-            None => cache.look_around().await?,
+            None => cache.scan_links().await?,
         };
         cache.evict(package, self.linked.insert(linked)).await
     }

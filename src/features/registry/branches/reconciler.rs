@@ -81,7 +81,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
         }
         result.looked_at += 1;
         let repo = &known.repo;
-        let looked = timeout(LOOK_TIME, Box::pin(look(ctx, &facts, &known))).await;
+        let looked = timeout(LOOK_TIME, Box::pin(read_branch(ctx, &facts, &known))).await;
         match looked.unwrap_or_else(|_| Err("it takes too long".to_owned())) {
             Ok(is_new) => result.repaired += u64::from(is_new),
             // A failure of one repository does not keep the others.
@@ -119,7 +119,7 @@ impl<'a> UseFacts<'a> {
 }
 
 /// Looks at a repository. Returns true if its default branch was read. The error is a sentence for the log.
-async fn look(
+async fn read_branch(
     ctx: &ServerCtx,
     facts: &UseFacts<'_>,
     known: &WatchedBranch,

@@ -177,7 +177,7 @@ async fn begin(
     // An open file is still there after a takedown, and so are bytes in memory.
     if looked_at.elapsed() >= LOOK_EVERY {
         looked_at = Instant::now();
-        snapshot = look(server, &version.version.key).await?;
+        snapshot = recheck(server, &version.version.key).await?;
     }
     let source = match small {
         Some(content) => Found::InMemory(content),
@@ -392,7 +392,7 @@ impl Download {
         if self.looked_at.elapsed() >= LOOK_EVERY {
             let looked_at = Instant::now();
             // Others wait for the same look, so a database that does not answer ends it as it ends a request.
-            let look = timeout(LOOK_TIME, look(&self.server, &self.key)).await;
+            let look = timeout(LOOK_TIME, recheck(&self.server, &self.key)).await;
             if !matches!(look, Ok(Ok(_))) {
                 warn!(version = %self.key, "A download was ended, because the version was taken down or cannot be checked");
                 return Err(DownloadStop::TakenDown);
@@ -410,7 +410,7 @@ impl Download {
 }
 
 /// Returns the state of this moment, after a check that a version is still served.
-async fn look(server: &RegistryServer, key: &VersionKey) -> Result<CatalogState, ServeRefusal> {
+async fn recheck(server: &RegistryServer, key: &VersionKey) -> Result<CatalogState, ServeRefusal> {
     let snapshot = server.catalog.snapshot().await?;
     let version = server.catalog.version(snapshot, key).await?;
     let version = version.as_ref().map(|version| &version.version);

@@ -14,23 +14,23 @@
 //! | File | Content |
 //! |---|---|
 //! | `reconciler.rs` | reads the tags of repositories, and takes up those that need something |
-//! | `look.rs` | one repository: its tags at one moment, and the outcome of each |
+//! | `scan.rs` | one repository: its tags at one moment, and the outcome of each |
 //! | `targets.rs` | the versions that a tag names at its commit |
 //! | `publish.rs` | a version of a commit becomes a package |
 //! | `statuses.rs` | statuses of the commit |
 //! | `store.rs` | tags, their outcomes and their moves, in the database |
 //! | `view.rs` | repositories and tags, as people and programs see them |
 
-mod look;
 mod publish;
 mod reconciler;
+mod scan;
 mod statuses;
 mod store;
 mod targets;
 mod view;
 
-pub(super) use self::look::{list_forge, pause};
 pub(super) use self::reconciler::RECONCILER;
+pub(super) use self::scan::{list_forge, pause};
 pub use self::store::{
     DueTag, SeenTags, TagChanges, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,
     TaggedRepo,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::look::{Budget, Look};
+use super::scan::{Budget, TagScan};
 use super::store::TaggedRepo;
 use crate::config::server::TaggedCommits;
 use crate::context::ServerCtx;
@@ -43,7 +43,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
         if budget.is_spent() || ctx.closing.is_cancelled() {
             break;
         }
-        let mut look = Look {
+        let mut scan = TagScan {
             ctx,
             parts,
             registry: &mut registry,
@@ -51,7 +51,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
         };
         result.looked_at += 1;
         // A failure of one repository, such as data that cannot be read, does not keep the others.
-        let looked = timeout(LOOK_TIME, Box::pin(look.look(&repo, known.as_ref()))).await;
+        let looked = timeout(LOOK_TIME, Box::pin(scan.scan(&repo, known.as_ref()))).await;
         let looked = looked.unwrap_or_else(|_| Err(anyhow::anyhow!("it takes too long")));
         match looked {
             Ok(decided) => result.repaired += decided,
@@ -59,7 +59,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
                 let error = format!("{error:#}");
                 warn!(%repo, error, "Could not look at the tags of a repository");
                 let failures = known.map_or(0, |known| known.failures) + 1;
-                let due_at = ctx.clock.now() + super::look::pause(failures);
+                let due_at = ctx.clock.now() + super::scan::pause(failures);
                 ctx.store
                     .registry_tag_repo_failed(&repo, failures, &error, due_at)
                     .await?;

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::context::Ctx;
 use crate::forges::PostedComment;
-use crate::kit::jobs::{ATTEMPTS_WHILE_REFUSED, look_again, write_permit};
+use crate::kit::jobs::{ATTEMPTS_WHILE_REFUSED, delayed_search, write_permit};
 use crate::model::PullRef;
 use crate::queue::{Job, JobError, RunningJob};
 use crate::store::NewJob;
@@ -30,7 +30,7 @@ pub struct RemoveDuplicates {
 impl RemoveDuplicates {
     /// Returns the job of the next look, if there is one.
     pub(super) fn at_its_time(&self, ctx: &Ctx) -> Option<NewJob> {
-        look_again(ctx, self.looks, self.to_new())
+        delayed_search(ctx, self.looks, self.to_new())
     }
 
     /// Deletes all but the first of the comments, because people have read and answered the first.

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::context::Ctx;
 use crate::features::replies::SetStatus;
-use crate::kit::jobs::look_again;
+use crate::kit::jobs::delayed_search;
 use crate::model::JobId;
 use crate::queue::{Job, JobError, RunningJob};
 use crate::store::NewJob;
@@ -27,7 +27,7 @@ pub struct RepeatStatus {
 impl RepeatStatus {
     /// Returns the job of the next look, if there is one.
     pub(super) fn at_its_time(&self, ctx: &Ctx) -> Option<NewJob> {
-        look_again(ctx, self.looks, self.to_new())
+        delayed_search(ctx, self.looks, self.to_new())
     }
 }
 

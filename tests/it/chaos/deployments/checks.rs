@@ -8,7 +8,7 @@ use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 use serde_json::Value;
 
-use super::super::look::Look;
+use super::super::database_view::DatabaseView;
 use super::clients::{Fetched, ListedVersion, ServerAnswer};
 use super::fills::FETCH_REQUESTS;
 use super::world::RegistryWorld;
@@ -152,7 +152,7 @@ async fn missing(world: &RegistryWorld) -> Vec<String> {
             }
         }
         let look = &deployment.look;
-        let is_postgres = matches!(look, Look::Postgres(_));
+        let is_postgres = matches!(look, DatabaseView::Postgres(_));
         look.rows(HASTEN[usize::from(is_postgres)]).await;
         deployment.end_claims().await;
         for text in look.rows(WAITING).await.into_iter().flatten() {

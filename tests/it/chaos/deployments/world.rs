@@ -17,7 +17,7 @@ use lockkeeper_registry::signed_note::NoteVerifier;
 use tempfile::TempDir;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::super::look::Look;
+use super::super::database_view::DatabaseView;
 use super::super::options::{self, Options};
 use super::super::proxy::Wire;
 use super::book::{AnswerBook, WatchedLog};
@@ -103,7 +103,7 @@ pub struct RegistryWorld {
 /// A deployment with its servers, which have one database.
 pub struct LiveDeployment {
     pub name: &'static str,
-    pub look: Look,
+    pub look: DatabaseView,
     /// Token with all scopes.
     pub token: String,
     pub servers: Vec<AsyncMutex<Server>>,
@@ -225,7 +225,7 @@ impl LiveDeployment {
         let addresses = servers.iter().map(|server| Some(address(server))).collect();
         Self {
             name,
-            look: Look::at(&url),
+            look: DatabaseView::at(&url),
             token,
             store,
             interruptions: Interruptions::default(),
@@ -285,7 +285,7 @@ impl LiveDeployment {
 
     /// Ends old claims to remove a package by hand, as those of dead servers end by themselves after some minutes.
     pub async fn end_claims(&self) {
-        let is_postgres = matches!(self.look, Look::Postgres(_));
+        let is_postgres = matches!(self.look, DatabaseView::Postgres(_));
         self.look.rows(END_CLAIMS[usize::from(is_postgres)]).await;
     }
 

@@ -13,7 +13,7 @@ use sqlx_sqlite::SqliteConnectOptions;
 
 /// The database of running servers.
 #[derive(Clone)]
-pub enum Look {
+pub enum DatabaseView {
     /// Path of the SQLite file.
     Sqlite(PathBuf),
     /// Options of a connection to the same database that the servers use.
@@ -30,7 +30,7 @@ macro_rules! texts {
     }};
 }
 
-impl Look {
+impl DatabaseView {
     /// Creates a view of the database that the servers use.
     pub fn at(url: &DatabaseUrl) -> Self {
         match url {

@@ -77,8 +77,8 @@ impl Budget {
     }
 }
 
-/// A look at the tags of a repository.
-pub(super) struct Look<'a> {
+/// Scan of the tags of repositories.
+pub(super) struct TagScan<'a> {
     pub ctx: &'a ServerCtx,
     pub parts: &'a RegistryParts,
     /// The registry, once something is published.
@@ -152,10 +152,10 @@ pub(in crate::features::registry) fn pause(failures: i64) -> TimeDelta {
     (FIRST_PAUSE * 2_i32.pow(doublings)).min(LONGEST_PAUSE)
 }
 
-impl Look<'_> {
-    /// Looks at the tags of a repository. Returns the number of decided tags. A failure is recorded and not returned, so that
+impl TagScan<'_> {
+    /// Scans the tags of a repository. Returns the number of decided tags. A failure is recorded and not returned, so that
     /// it concerns no other repository.
-    pub async fn look(&mut self, repo: &RepoId, known: Option<&TaggedRepo>) -> anyhow::Result<u64> {
+    pub async fn scan(&mut self, repo: &RepoId, known: Option<&TaggedRepo>) -> anyhow::Result<u64> {
         let store = &self.ctx.store;
         let Some(owner) = store.claim_owner_of(repo).await? else {
             return Ok(0);
@@ -177,7 +177,7 @@ impl Look<'_> {
         let Some(head) = &listed.head else {
             if listed.tags.is_empty() {
                 // A new repository. Its first tags are new ones.
-                self.see(repo, &listed).await?;
+                self.record_tags(repo, &listed).await?;
                 return Ok(0);
             }
             let failure = "the repository has no default branch";
@@ -187,7 +187,7 @@ impl Look<'_> {
                 .await?;
             return Ok(0);
         };
-        self.see(repo, &listed).await?;
+        self.record_tags(repo, &listed).await?;
         let (from, facts) = (self.parts.config.tags_from, names.facts());
         let basis = format!("{RULES} {from:?} {repo} {facts}");
         let basis = crate::model::Sha256Digest::of(basis.as_bytes()).to_string();
@@ -227,7 +227,7 @@ impl Look<'_> {
     }
 
     /// Stores the tags, and reports those that have moved.
-    async fn see(&self, repo: &RepoId, listed: &ForgeTags) -> anyhow::Result<()> {
+    async fn record_tags(&self, repo: &RepoId, listed: &ForgeTags) -> anyhow::Result<()> {
         let seen = SeenTags {
             tags: &listed.tags,
             most: MAX_TAGS,

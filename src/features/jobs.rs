@@ -29,10 +29,10 @@ impl Runner for Jobs {
         ran
     }
 
-    async fn gave_up(&self, attempt: &RunningJob, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, attempt: &RunningJob, error: &JobError) -> anyhow::Result<()> {
         self.count(Metric::JobsGivenUp, attempt);
         match kind(&attempt.lease.kind) {
-            Some(kind) => (kind.gave_up)(&self.0.under(attempt), attempt, error).await,
+            Some(kind) => (kind.report_failure)(&self.0.under(attempt), attempt, error).await,
             None => Ok(()),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct JobKind {
     /// Does the work, with a context that writes only under the lease of the job.
     pub run: for<'a> fn(&'a ServerCtx, &'a RunningJob) -> BoxFuture<'a, Result<(), JobError>>,
     /// Reports the failure of the last attempt.
-    pub gave_up: for<'a> fn(
+    pub report_failure: for<'a> fn(
         &'a ServerCtx,
         &'a RunningJob,
         &'a JobError,
@@ -46,10 +46,10 @@ impl JobKind {
             run: |ctx, attempt| {
                 Box::pin(async move { read::<J, C>(attempt)?.run(ctx.as_ref(), attempt).await })
             },
-            gave_up: |ctx, attempt, error| {
+            report_failure: |ctx, attempt, error| {
                 Box::pin(async move {
                     match read::<J, C>(attempt) {
-                        Ok(job) => job.gave_up(ctx.as_ref(), error).await,
+                        Ok(job) => job.report_failure(ctx.as_ref(), error).await,
                         // It failed because nobody can read it, and so nobody can be told.
                         Err(_) => Ok(()),
                     }

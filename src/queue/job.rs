@@ -40,7 +40,7 @@ pub trait Job<C: Sync>: Serialize + DeserializeOwned + Send + Sync + 'static {
     async fn run(&self, ctx: &C, attempt: &RunningJob) -> Result<(), JobError>;
 
     /// Reports the failure of the last attempt to the people who wait for the job.
-    async fn gave_up(&self, ctx: &C, error: &JobError) -> anyhow::Result<()>;
+    async fn report_failure(&self, ctx: &C, error: &JobError) -> anyhow::Result<()>;
 
     /// Returns the row for the queue.
     fn to_new(&self) -> NewJob {

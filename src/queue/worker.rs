@@ -35,7 +35,7 @@ pub trait Runner: Send + Sync + 'static {
     async fn run(&self, attempt: &RunningJob) -> Result<(), JobError>;
 
     /// Reports a job that failed for good to the people who wait for it. `attempt` was its last one.
-    async fn gave_up(&self, attempt: &RunningJob, error: &JobError) -> anyhow::Result<()>;
+    async fn report_failure(&self, attempt: &RunningJob, error: &JobError) -> anyhow::Result<()>;
 
     /// Returns the maximum number of attempts for a job of this kind.
     fn max_attempts(&self, kind: &str) -> i64;
@@ -339,7 +339,7 @@ impl<R: Runner> Worker<R> {
             }
             JobError::Retry { .. } | JobError::Fail(_) => {
                 error!(error = message, "The job failed and will not be retried");
-                if let Err(report) = self.runner.gave_up(attempt, &error).await {
+                if let Err(report) = self.runner.report_failure(attempt, &error).await {
                     error!(
                         error = format!("{report:#}"),
                         "Could not report the failure of the job"
@@ -387,7 +387,11 @@ mod tests {
             Ok(())
         }
 
-        async fn gave_up(&self, _attempt: &RunningJob, _error: &JobError) -> anyhow::Result<()> {
+        async fn report_failure(
+            &self,
+            _attempt: &RunningJob,
+            _error: &JobError,
+        ) -> anyhow::Result<()> {
             Ok(())
         }
 

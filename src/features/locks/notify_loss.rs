@@ -45,7 +45,7 @@ impl Job<Ctx> for NotifyLockLoss {
         Ok(())
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not notify a pull request of the loss of a lock");
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Job<Ctx> for SettleRepository {
         Ok(())
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         let ForgeRepo { id, repo, .. } = &self.told;
         warn!(%repo, id, error = error.message(), "Could not determine the repository of a delivery");
         Ok(())

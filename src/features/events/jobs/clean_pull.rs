@@ -36,7 +36,7 @@ impl Job<Ctx> for CleanPull {
             .map_err(|error| JobError::Retry { at: None, error })
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not remove the checkouts of a closed pull request");
         Ok(())
     }

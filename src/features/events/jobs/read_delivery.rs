@@ -84,7 +84,7 @@ impl Job<Ctx> for ReadDelivery {
         Ok(())
     }
 
-    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         let note = format!("given up: {}", error.message());
         ctx.store
             .delivery_finish(self.delivery, DeliveryState::Refused, Some(&note))

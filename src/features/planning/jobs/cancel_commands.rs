@@ -34,7 +34,7 @@ impl Job<RunCtx> for CancelCommands {
         planning::run(ctx, self.command, attempt).await
     }
 
-    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         planning::give_up(ctx, self.command, error).await
     }
 }

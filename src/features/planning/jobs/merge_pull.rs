@@ -71,7 +71,7 @@ impl Job<RunCtx> for MergePull {
         Ok(())
     }
 
-    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not merge a pull request");
         let hint = format!(
             "Comment `{} apply` to try again, or merge it manually.",

@@ -75,7 +75,7 @@ impl Job<RunCtx> for RunCommand {
         planning::run(ctx, self.command, attempt).await
     }
 
-    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         planning::give_up(ctx, self.command, error).await
     }
 }

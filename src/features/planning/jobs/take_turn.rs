@@ -35,7 +35,7 @@ impl Job<RunCtx> for OfferLock {
     }
 
     /// Hands the locks over to the next pull, because this one would not plan under them.
-    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         planning::give_up_turn(ctx, &self.pull, &error.message()).await
     }
 }

@@ -55,7 +55,7 @@ impl Job<Ctx> for AddReaction {
         }
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(repo = %self.repo, comment = %self.comment, error = error.message(), "Could not add a reaction");
         Ok(())
     }

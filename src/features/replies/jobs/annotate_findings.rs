@@ -107,7 +107,7 @@ impl Job<Ctx> for AnnotateFindings {
         }
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, commit = %self.commit, error = error.message(), "Could not annotate the findings of policy checks");
         Ok(())
     }

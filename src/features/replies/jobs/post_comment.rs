@@ -144,7 +144,7 @@ impl Job<Ctx> for PostComment {
         self.record(&ctx.store.last_of_job(), &comment).await
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not post a comment");
         Ok(())
     }

@@ -81,7 +81,7 @@ impl Job<Ctx> for RemoveDuplicates {
         Ok(())
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not check for duplicate comments");
         Ok(())
     }

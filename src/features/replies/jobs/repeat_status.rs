@@ -63,7 +63,7 @@ impl Job<Ctx> for RepeatStatus {
         Ok(())
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(
             statuses = self.statuses,
             error = error.message(),

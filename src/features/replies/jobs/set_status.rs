@@ -109,7 +109,7 @@ impl Job<Ctx> for SetStatus {
         Ok(())
     }
 
-    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn report_failure(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(repo = %self.target.repo, context = %self.status.context, error = error.message(), "Could not set a status");
         Ok(())
     }

@@ -258,7 +258,7 @@ impl HandOver {
     fn to_the_chosen(&self, lock: &Lock) -> String {
         let from = match lock.pull.subject {
             Subject::Pull(number) => format!("pull request {number}"),
-            Subject::Application(_) => lock.called(),
+            Subject::Application(_) => lock.holder_name(),
         };
         format!(
             "chosen by {}, who handed the lock over from {from}{}",

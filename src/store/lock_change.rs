@@ -234,7 +234,7 @@ impl<'a> LockChange<'a> {
                 Subject::Pull(number) => format!("pull request {number}"),
                 Subject::Application(_) => after
                     .subject
-                    .called(title_in_tx(&mut self.tx, after).await?.as_deref()),
+                    .display_name(title_in_tx(&mut self.tx, after).await?.as_deref()),
             };
             let reason = format!("next in the queue after {after}{}", self.clause);
             self.hand_to(waiter, &reason).await?;

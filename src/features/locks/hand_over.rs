@@ -129,7 +129,7 @@ type ReasonText = (Option<&'static str>, String, String);
 const BY_FORCE: &str = "use force with a reason";
 
 fn reason_wanted(lock: &Lock) -> ReasonText {
-    let holder = lock.called();
+    let holder = lock.holder_name();
     (
         Some("reason"),
         format!(
@@ -140,7 +140,7 @@ fn reason_wanted(lock: &Lock) -> ReasonText {
 }
 
 fn apply_running(lock: &Lock, executable: &str) -> ReasonText {
-    let holder = lock.called();
+    let holder = lock.holder_name();
     let cancel = if lock.pull.subject.is_application() {
         format!("cancel it on the page of {holder}")
     } else {
@@ -159,7 +159,10 @@ fn apply_running(lock: &Lock, executable: &str) -> ReasonText {
 fn plan_running(lock: &Lock) -> ReasonText {
     (
         Some("force"),
-        format!("A plan of {} is running under this lock.", lock.called()),
+        format!(
+            "A plan of {} is running under this lock.",
+            lock.holder_name()
+        ),
         format!("Wait until it ends, or {BY_FORCE}. Force interrupts the plan."),
     )
 }
@@ -169,7 +172,7 @@ fn apply_waiting(lock: &Lock) -> ReasonText {
         Some("force"),
         format!(
             "An apply, an import or a state rm of {} is about to start under this lock.",
-            lock.called()
+            lock.holder_name()
         ),
         format!(
             "Wait until it ends, or {BY_FORCE}. Force discards its plan and its lock, so it fails."
@@ -183,7 +186,7 @@ fn applied(lock: &Lock) -> ReasonText {
         format!(
             "The lock is held by {}, which has applied changes that are not merged. The next plan of another pull \
              request would undo them.",
-            lock.called()
+            lock.holder_name()
         ),
         format!("Merge it, or {BY_FORCE}."),
     )

@@ -308,7 +308,7 @@ pub(super) fn headline(report: &ProjectReport) -> Option<String> {
             let called = holder.pull.short_name(holder.application.as_deref());
             return Some(status::queued(&called, &holder.who, place));
         }
-        let called = holder.pull.called(holder.application.as_deref());
+        let called = holder.pull.display_name(holder.application.as_deref());
         return Some(format!(
             "Locked by {called} since {}",
             holder.since.format("%Y-%m-%d %H:%M")

@@ -171,7 +171,7 @@ impl PullName {
         let title = title.map(shown);
         let (short, called) = (
             pull.subject.short_name(title.as_deref()),
-            pull.subject.called(title.as_deref()),
+            pull.subject.display_name(title.as_deref()),
         );
         Self {
             short,
@@ -187,7 +187,7 @@ impl PullName {
             host: pull.repo.host().to_string(),
             number: pull.subject.stored(),
             short: pull.subject.short_name(None),
-            called: pull.subject.called(None),
+            called: pull.subject.display_name(None),
             is_application: pull.subject.is_application(),
             link: None,
         }

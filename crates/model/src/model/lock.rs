@@ -108,8 +108,8 @@ pub struct Lock {
 
 impl Lock {
     /// Returns the name of the holder for people: `pull request #12`, `application network (branch main)`.
-    pub fn called(&self) -> String {
-        self.pull.subject.called(self.title.as_deref())
+    pub fn holder_name(&self) -> String {
+        self.pull.subject.display_name(self.title.as_deref())
     }
 }
 

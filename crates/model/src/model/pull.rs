@@ -178,7 +178,7 @@ impl Subject {
     /// Returns the name for people: `pull request #12`; `application network (branch main)`, with the title if it is
     /// known.
     #[must_use]
-    pub fn called(self, title: Option<&str>) -> String {
+    pub fn display_name(self, title: Option<&str>) -> String {
         match (self, title) {
             (Self::Pull(number), _) => format!("pull request #{number}"),
             (Self::Application(_), Some(title)) => format!("application {title}"),
@@ -192,7 +192,7 @@ impl Subject {
     pub fn short_name(self, title: Option<&str>) -> String {
         match self {
             Self::Pull(number) => format!("#{number}"),
-            Self::Application(_) => self.called(title),
+            Self::Application(_) => self.display_name(title),
         }
     }
 }
@@ -425,8 +425,8 @@ mod tests {
                 subject: number,
             };
             [
-                number.called(title),
-                number.called(None),
+                number.display_name(title),
+                number.display_name(None),
                 number.short_name(title),
                 at.to_string(),
             ]

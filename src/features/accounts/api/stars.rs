@@ -92,7 +92,7 @@ impl StarredChangeJson {
             number: star.number.get(),
             change: seen.map(|seen| SeenChangeJson {
                 project: seen.at.repo.to_string(),
-                subject: seen.at.subject.called(seen.title.as_deref()),
+                subject: seen.at.subject.display_name(seen.title.as_deref()),
                 status: match seen.state {
                     PullState::Open => "NEW",
                     PullState::Merged => "MERGED",

@@ -27,7 +27,7 @@ pub(super) fn lines(facts: &LockDetails, executable: &str) -> Vec<String> {
         format!("  on      {}/{}", lock.key.repo.host(), lock.key),
         format!(
             "  held by {} ({}), {}",
-            lock.called(),
+            lock.holder_name(),
             lock.pull_url,
             lock.holder
         ),
@@ -100,6 +100,6 @@ pub(super) fn done(giving: &HandOver, given: &HandedOver) -> String {
     safe(&format!(
         "{verb} the lock of {} from {}: {now}.{plans}",
         given.lock.key,
-        given.lock.called()
+        given.lock.holder_name()
     ))
 }

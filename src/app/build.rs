@@ -305,14 +305,14 @@ pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<Stri
     })
 }
 
-/// Directory of short-lived files: the files of a run, the key of an SSH login. A server that starts deletes the
-/// files that an earlier one left there.
+/// Returns the directory of short-lived files, such as the files of a run or the key of an SSH login. A server that
+/// starts deletes the files that an earlier one left there.
 pub(super) fn scratch(data_dir: &Path) -> PathBuf {
     data_dir.join("tmp")
 }
 
-/// File that git keeps open while it runs. The next server of the data directory sees from it whether an old git
-/// still runs.
+/// Returns the file that git keeps open while it runs. The next server of the data directory sees from it whether an
+/// old git still runs.
 pub(super) fn git_hold(data_dir: &Path) -> PathBuf {
     data_dir.join("git.lock")
 }

@@ -74,7 +74,7 @@ impl Environments {
         })
     }
 
-    /// Adds the boundaries to the environments.
+    /// Returns the setups of the stages: the environments together with the boundaries.
     pub(super) fn setups(self, boundaries: &Boundaries<'_>) -> anyhow::Result<Setups> {
         let profiles = self.profiles.into_iter().map(|(name, [plans, applies])| {
             let (plans, applies) = (boundaries.setup(plans)?, boundaries.setup(applies)?);

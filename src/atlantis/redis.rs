@@ -205,7 +205,7 @@ async fn read_all(url: &RedisUrl) -> Result<Contents, RedisError> {
     Ok(contents(found))
 }
 
-/// Sorts keys by kind. Keys of other programs on the same Redis are left out.
+/// Returns the locks and pulls among the keys, without keys of other programs on the same Redis.
 fn contents(found: BTreeMap<Vec<u8>, Vec<u8>>) -> Contents {
     let mut contents = Contents::default();
     let (mut locks, mut pulls) = (BucketEntries::new(), BucketEntries::new());

@@ -223,7 +223,7 @@ async fn decide(
     }
 }
 
-/// Denies an action on the whole server: nobody on the forge is known to have a right to it.
+/// Returns the denial of an action on the whole server, to which nobody on the forge is known to have a right.
 fn not_from_the_forge(who: &Identity, action: Action) -> Decision {
     Decision::Denied(Box::new(Denial {
         who: who.clone(),

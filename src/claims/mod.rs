@@ -19,7 +19,7 @@ pub use credentials::{
 
 use crate::model::{OwnerName, RepoUrl};
 
-/// Says who owns the repository: a sentence for the API and the command line, with the way out.
+/// Returns a sentence for the API and the command line that names the owner of the repository, with the way out.
 pub fn owned_by(url: &RepoUrl, owner: &OwnerName) -> String {
     format!(
         "{url} is owned by `{owner}`. Ask that owner to remove its applications and credentials for the repository; \
@@ -27,7 +27,7 @@ pub fn owned_by(url: &RepoUrl, owner: &OwnerName) -> String {
     )
 }
 
-/// Says that nobody has claimed the repository: sentences for the API and the command line, with the way out.
+/// Returns sentences for the API and the command line that nobody has claimed the repository, with the way out.
 pub fn unclaimed(url: &RepoUrl) -> String {
     format!(
         "Nobody has claimed {url}, and only the account of the whole server can make the first claim of a repository. Use \
@@ -36,7 +36,7 @@ pub fn unclaimed(url: &RepoUrl) -> String {
     )
 }
 
-/// Says that there are too many owners: sentences with the way out.
+/// Returns sentences that there are too many owners, with the way out.
 pub fn too_many_owners(most: i64) -> String {
     format!(
         "There are {most} owners, which is the maximum. Remove owners that have no applications or credentials: `lockkeeper \
@@ -44,7 +44,7 @@ pub fn too_many_owners(most: i64) -> String {
     )
 }
 
-/// Says that no owner has this name: sentences with the way out.
+/// Returns sentences that no owner has this name, with the way out.
 pub fn no_owner(name: &OwnerName) -> String {
     format!(
         "There is no owner `{name}`. `lockkeeper owners add {name}` adds one, `lockkeeper owners list` lists all owners."

@@ -55,7 +55,7 @@ async fn check_health(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Address of the server's listener as seen from this machine.
+/// Returns the URL of the server's listener as seen from this machine.
 fn local_url(raw: &RawSettings) -> String {
     let address = text(raw, "bind-address")
         .parse()
@@ -74,7 +74,7 @@ fn local_url(raw: &RawSettings) -> String {
     format!("{scheme}://{address}:{}/healthz", text(raw, "port"))
 }
 
-/// Value of the variable, or the default.
+/// Returns the value of a variable, or the default.
 fn text<'a>(raw: &'a RawSettings, flag: &str) -> &'a str {
     let setting = SETTINGS
         .iter()

@@ -36,7 +36,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand::of::<version::VersionArgs>("version"),
 ];
 
-/// All subcommands: those that run a server, those of features, and the others.
+/// Returns all subcommands: those that run a server, those of features, and the others.
 fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
     let (servers, others) = SUBCOMMANDS.split_at(2);
     servers.iter().chain(features::subcommands()).chain(others)

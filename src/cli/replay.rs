@@ -152,7 +152,7 @@ impl ReplayedDelivery {
             .insert(DELIVERY_ID.to_owned(), ids.next().to_string());
     }
 
-    /// Title such as `issue_comment 7f3a…`.
+    /// Returns the title of a delivery, such as `issue_comment 7f3a…`.
     fn title(&self) -> String {
         let part = |name| self.header(name).unwrap_or("?");
         format!("{} {}", part(EVENT), part(DELIVERY_ID))

@@ -134,7 +134,7 @@ fn no_value(flag: &str) -> StartupProblem {
     )
 }
 
-/// Help for all settings.
+/// Renders the help of all settings.
 pub(super) fn help() -> String {
     let command = Command::new("server")
         .bin_name("lockkeeper server")
@@ -149,7 +149,7 @@ pub(super) fn help() -> String {
     command.clone().render_help().to_string()
 }
 
-/// The flag of a setting.
+/// Builds the flag of a setting.
 pub(super) fn arg(setting: &Setting) -> Arg {
     let action = if setting.kind == ValueKind::Switch {
         ArgAction::SetTrue

@@ -20,7 +20,7 @@ pub(super) enum TextRole {
 }
 
 impl TextRole {
-    /// Select Graphic Rendition parameters (ECMA-48).
+    /// Returns the parameters of Select Graphic Rendition (ECMA-48).
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "0",

@@ -52,7 +52,8 @@ fn exit_code(error: &SuperviseError) -> u8 {
     }
 }
 
-/// Standard error belongs to the program, so our lines have a prefix.
+/// Prints a problem on standard error and returns the exit code. Standard error belongs to the program, so our lines
+/// have a prefix.
 fn complain(code: u8, problem: &str) -> u8 {
     writeln!(std::io::stderr(), "lockkeeper supervise: {problem}").ok();
     code

@@ -38,7 +38,7 @@ impl Text {
         lines
     }
 
-    /// Words of the text; one word may have several roles.
+    /// Splits the text into words, each with its parts by role.
     fn words(&self) -> Vec<Vec<(TextRole, &str)>> {
         let mut words: Vec<Vec<(TextRole, &str)>> = vec![Vec::new()];
         for (role, text) in &self.0 {

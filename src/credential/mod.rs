@@ -32,7 +32,7 @@ text_enum! {
 }
 
 impl CredentialKind {
-    /// Returns the words for people: "a token".
+    /// Returns the name for people with its article, such as "a token".
     pub const fn words(self) -> &'static str {
         match self {
             Self::Token => "a token",

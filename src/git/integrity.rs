@@ -57,7 +57,8 @@ impl Mirror {
         strange.map_or(Ok(()), |what| Err(self.altered(doing, &what)))
     }
 
-    /// Marks a mirror that was changed by another program; the next fetch replaces it.
+    /// Marks a mirror that was changed by another program, and returns the error about it. The next fetch replaces the
+    /// mirror.
     pub(super) fn altered(&self, doing: &str, what: &str) -> GitError {
         let dir = self.dir().display();
         error!(repo = %self.repo, mirror = %dir, what, "A mirror was changed by something other than Lockkeeper; the next fetch replaces it. Find out which program runs as the user of the server");

@@ -23,8 +23,8 @@
 //! - *Whole or marked.* A checkout carries a mark while it is being changed. A mark found later means that a process
 //!   was killed during the change. The checkout is then recreated, because git cannot tell which files belong to it.
 //! - *Ours.* Before each call, the configuration of the mirror is compared byte by byte with what Lockkeeper writes
-//!   (`integrity`). Checked-out files are compared with the commit (`tree_check`). So a process that writes into a mirror
-//!   cannot change code that runs.
+//!   (`integrity`). Checked-out files are compared with the commit (`tree_check`). So a process that writes into a
+//!   mirror cannot change code that runs.
 //! - *Cache.* A fresh mirror, made beside a damaged one, replaces it. Lock files left behind by a killed git are
 //!   removed, because this process is the only writer.
 

@@ -183,7 +183,7 @@ impl LocalLeases {
         self.cancel_those(|_| true)
     }
 
-    /// Tells work to stop if its lease could not be renewed for too long.
+    /// Cancels work whose lease could not be renewed for too long, and returns its leases.
     pub fn cancel_old(&self, now: TwoClockTime) -> Vec<LeaseHold> {
         self.cancel_those(|entry| age_of(now.since(entry.renewed), entry.time) == Age::Old)
     }

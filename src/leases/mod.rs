@@ -6,8 +6,8 @@
 //! Invariants, and their enforcement:
 //! - *One holder*: one statement takes a lease, and also decides if its previous holder is gone (`store::leases`).
 //! - *No second while the first works*: a holder renews its lease ([`Leases::tick`]). Its work is cancelled before
-//!   others can take the lease. That happens when a renewal reports that the lease is lost, or when the lease could
-//!   not be renewed for most of its time ([`Leases::cancel_expiring`]). It also happens when this server does not reach the
+//!   others can take the lease. That happens when a renewal reports that the lease is lost, or when the lease could not
+//!   be renewed for most of its time ([`Leases::cancel_expiring`]). It also happens when this server does not reach the
 //!   database any more ([`Leases::watch`]), after which others take over everything that it holds. Cancelled work is
 //!   dropped before its lease is released. Within this process, a key is never requested twice at once, even if the
 //!   database shows it as free. After a pause of the machine the row may be free although the work has not been
@@ -45,8 +45,8 @@ pub use self::gates::SharedGates;
 pub use self::held::{HeldLease, LeaseOutcome};
 pub use self::key::{LeaseKey, LeaseKind};
 
-/// Interval of [`Leases::tick`] and [`Leases::cancel_expiring`], short enough for leases of a few seconds. Neither queries the
-/// database unless a renewal is due.
+/// Interval of [`Leases::tick`] and [`Leases::cancel_expiring`], short enough for leases of a few seconds. Neither
+/// queries the database unless a renewal is due.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Result of a request for a lease.

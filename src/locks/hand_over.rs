@@ -213,7 +213,8 @@ impl HandOver {
         KeptReason::of(lock_use)
     }
 
-    /// Kind of the event: handing a lock over takes it from its pull, and so does force. A release does not.
+    /// Returns the kind of the audit event: handing a lock over takes it from its pull, and so does force. A release
+    /// does not.
     fn event(&self) -> LockEventKind {
         if self.force || self.to.is_some() {
             LockEventKind::Stolen

@@ -357,7 +357,7 @@ fn listed(value: &Ordered) -> &[Ordered] {
     }
 }
 
-/// Writes a block with blocks in it.
+/// Formats a block that contains other blocks, as HCL.
 fn blocks(name: &str, value: &Ordered) -> String {
     let mut text = format!("{name} {{\n");
     if let Ordered::Object(sources) = value {

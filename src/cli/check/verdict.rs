@@ -149,7 +149,8 @@ impl CheckVerdict {
         }
     }
 
-    /// If the server's file has errors, the permissions are not known and the repository's file is not checked.
+    /// Checks the repository's file and returns its configuration. Without `rules`, because the server's file has
+    /// errors, the permissions are not known and the file is not checked.
     fn config(&mut self, tree: &FileTree, rules: Option<&RepoRules>) -> Option<RepoConfig> {
         let file = match file_of(tree, rules) {
             Ok(file) => file?,

@@ -56,7 +56,7 @@ impl AccountPush {
     }
 }
 
-/// Accounts of the server of the story.
+/// Returns the accounts of the server of the story.
 pub(super) fn accounts(stage: &DemoStage) -> AllUsers {
     AllUsers::new(stage.server.ctx().store.clone(), "localhost")
 }

@@ -44,22 +44,22 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The data directory of the server.
+    /// Returns the data directory of the server.
     pub fn server(&self) -> PathBuf {
         self.path.join("server")
     }
 
-    /// The data directory of the second server.
+    /// Returns the data directory of the second server.
     pub fn second_server(&self) -> PathBuf {
         self.path.join("second-server")
     }
 
-    /// The data directory of the server of the other deployment.
+    /// Returns the data directory of the server of the other deployment.
     pub fn deployment(&self) -> PathBuf {
         self.path.join("deployment")
     }
 
-    /// The keys that encrypt the secrets of a deployment.
+    /// Returns the file with the keys that encrypt the secrets of a deployment.
     pub fn keys(&self, of: &str) -> PathBuf {
         self.path.join(format!("keys-{of}"))
     }
@@ -68,17 +68,17 @@ impl Folder {
         self.path.join("github")
     }
 
-    /// The states of Terraform.
+    /// Returns the directory with the states of Terraform.
     pub fn states(&self) -> PathBuf {
         self.path.join("states")
     }
 
-    /// The clones of people on their own machines.
+    /// Returns the directory with the clones of people, as if on their own machines.
     pub fn people(&self) -> PathBuf {
         self.path.join("people")
     }
 
-    /// The server's log.
+    /// Returns the file with the log of the server.
     pub fn log(&self) -> PathBuf {
         self.path.join("lockkeeper.log")
     }
@@ -88,7 +88,7 @@ impl Folder {
         File::create(self.log()).with_context(|| format!("cannot write {}", self.log().display()))
     }
 
-    /// The last lines of the log.
+    /// Returns the last lines of the log.
     pub fn end_of_log(&self, lines: usize) -> Vec<String> {
         let text = std::fs::read_to_string(self.log()).unwrap_or_default();
         let all: Vec<&str> = text.lines().collect();

@@ -67,7 +67,7 @@ fn lower(text: &str) -> String {
     lower
 }
 
-/// PostgreSQL keeps no NUL.
+/// Replaces NUL characters, which PostgreSQL cannot store.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

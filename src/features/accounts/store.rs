@@ -445,7 +445,7 @@ impl Store {
         row.map(AccountColumns::read).transpose()
     }
 
-    /// Returns an account for an update.
+    /// Returns everything about an account that an update of it needs.
     pub(super) async fn account_state(&self, number: AccountId) -> Result<Option<AccountState>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, StateColumns>(
             "SELECT a.registered_at, e.external_id, e.note_id, \

@@ -226,7 +226,7 @@ fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
     is_draft.then(|| "the pull request is a draft (--allow-draft-prs is not set)".to_owned())
 }
 
-/// Says why older plans are useless now, as a clause.
+/// Returns the reason why older plans are useless now, as a clause.
 fn what_came(action: PullAction) -> &'static str {
     match action {
         PullAction::Opened | PullAction::Updated => "a newer commit was pushed",

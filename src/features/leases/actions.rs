@@ -66,7 +66,7 @@ pub(super) async fn release(
     Ok(freed)
 }
 
-/// The requested holder, or any holder, does not have this lease.
+/// Failure for a lease that the requested holder, or any holder, does not have.
 pub(super) fn not_held() -> WebError {
     let message = "Nobody holds this lease, or its holder is not the one that you named. Most likely it was released. GET \
                    /api/leases and the page of operations show the leases that are held. Nothing was changed.";

@@ -1,5 +1,5 @@
-//! Takes locks from pull requests on request of people, by page, API and command line. [`locks::hand_over()`] has the rule;
-//! this module notifies both pull requests and explains refusals to the person.
+//! Takes locks from pull requests on request of people, by page, API and command line. [`locks::hand_over()`] has the
+//! rule; this module notifies both pull requests and explains refusals to the person.
 //!
 //! A job notifies the pull request that loses the lock. So the command line, which does not know the settings of the
 //! server, leads to the same comment. The pull request that gets the lock learns of it by the plan that follows

@@ -277,7 +277,7 @@ pub(super) async fn claims(
     visitor.page("claims.html", &page)
 }
 
-/// Removes the common beginning of all addresses.
+/// Returns an address without the beginning that all addresses share.
 fn short(url: &RepoUrl) -> String {
     shown(
         url.as_str()

@@ -48,7 +48,7 @@ pub(crate) fn add(metrics: &Metrics, route: &str, verb: &Method, status: StatusC
     );
 }
 
-/// Anybody can make up a verb.
+/// Returns the label of a method. All unknown methods share one label, because anybody can make up a verb.
 fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

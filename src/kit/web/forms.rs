@@ -6,7 +6,8 @@
 //!   (409) is answered on the page of the form. A missing permission and a missing page have a page of their own as
 //!   before;
 //! - *no problem goes unseen*: a problem with a field that the form does not have is shown above the form;
-//! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`FormProblems::mark_removed_value`]).
+//! - *no secret is repeated*: the field stays empty, and the text beside it says so
+//!   ([`FormProblems::mark_removed_value`]).
 
 use std::collections::BTreeMap;
 

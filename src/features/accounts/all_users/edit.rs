@@ -138,7 +138,7 @@ impl<'a> AccountsEdit<'a> {
         Ok(id)
     }
 
-    /// Returns an account for changes.
+    /// Reads an account, unless this update has read it before, and returns it for changes.
     pub(in super::super) async fn account(
         &mut self,
         account: AccountId,

@@ -222,7 +222,8 @@ impl AccountRequest {
         found.ok_or_else(|| no_account(name))
     }
 
-    /// Of the addresses of others, only those who may change accounts know more than the preferred one.
+    /// Returns true if the caller may know that an account has this name. Of the addresses of others, only those who
+    /// may change accounts know more than the preferred one.
     fn may_know_address(&self, row: &AccountRow, name: &str) -> bool {
         let own = self.caller.own();
         let is_own = own.is_some_and(|own| own.number == row.number);
@@ -283,7 +284,7 @@ impl AccountRequest {
     }
 }
 
-/// Answers with something that belongs to an account.
+/// Builds an answer with a part of an account and the `ETag` of the account.
 fn found(row: &AccountRow, body: impl Serialize) -> Response {
     ([etag(row)], Json(body)).into_response()
 }

@@ -174,7 +174,8 @@ async fn external_ids(Segment(name): Segment, api: AccountRequest) -> Result<Res
     Ok(found(&row, ids.collect::<Vec<_>>()))
 }
 
-/// Without its number on the forge, an account could act there although it is locked out.
+/// Returns true if an external ID may be removed. Without its number on the forge, an account could act there although
+/// it is locked out.
 fn may_unlink(api: &AccountRequest, key: &ExternalIdKey) -> bool {
     key.scheme() == "mailto"
         || api.caller.has(Capability::AccessDatabase) && key.as_username().is_none()

@@ -75,7 +75,7 @@ impl AccountCaller {
         }
     }
 
-    /// Says why the caller may not push to a ref.
+    /// Returns the reason why the caller may not push to a ref.
     pub(super) fn why_not(&self, name: AllUsersRef) -> String {
         let capability = match name {
             AllUsersRef::Config | AllUsersRef::UserDefault => Capability::AdministrateServer,

@@ -6,7 +6,7 @@ use crate::kit::term::{safe, time};
 use crate::locks::{HandOver, HandedOver, KeptReason};
 use crate::model::{Lock, LockEvent, Waiter};
 
-/// A lock in the list.
+/// Formats a lock as a line of the list.
 pub(super) fn line(lock: &Lock) -> String {
     safe(&format!(
         "{} {} of {} by {} since {}: {}",

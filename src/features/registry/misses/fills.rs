@@ -4,15 +4,15 @@
 //! - *Peers first*: the logs of other deployments are read, each under a lease of its own (`peers/pull.rs`).
 //! - *Between replicas*, a lease decides who asks a host. Who does not get it looks now and then for the version, or for a
 //!   failure, and keeps no permit meanwhile.
-//! - *In the queue*, a fill takes the first free permit of any token that wants its version, and looks now and then for the
-//!   version. So the token that came first does not decide how long others wait.
+//! - *In the queue*, a fill takes the first free permit of any token that wants its version, and looks now and then for
+//!   the version. So the token that came first does not decide how long others wait.
 //! - *Under the lease*, the version and the last failure are read again, so that nothing that has just ended begins again.
 //!
 //! A fill goes on when its client leaves. It ends with the server, and the next request begins it again.
 //!
-//! No token takes all permits: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
-//! its requests that wait. No token fills the quota of everything from elsewhere either: the bytes that its fills have stored in
-//! an hour have a limit, which is checked again before a fill leaves the queue.
+//! No token takes all permits: its fills and lists in progress, in the queue and of an hour have limits of their own,
+//! and so do its requests that wait. No token fills the quota of everything from elsewhere either: the bytes that its
+//! fills have stored in an hour have a limit, which is checked again before a fill leaves the queue.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -79,7 +79,7 @@ pub(in crate::features::registry) enum FillLimit {
 }
 
 impl FillLimit {
-    /// Returns the outcome that is counted.
+    /// Returns the label of the metric of fills.
     fn outcome(self) -> &'static str {
         match self {
             Self::Begun => "busy",

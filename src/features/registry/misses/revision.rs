@@ -19,7 +19,7 @@ use crate::model::{CommitSha, RepoPath};
 /// Number of digits of a commit in a pseudo-version.
 const SHORT: usize = 12;
 
-/// Returns the tag that a version is.
+/// Returns the name of the tag that a version needs in the repository of its module.
 pub(super) fn tag_of(place: &ModulePlace, version: &GoVersion) -> String {
     let text = version.to_string();
     let text = text.strip_suffix("+incompatible").unwrap_or(&text);

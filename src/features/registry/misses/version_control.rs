@@ -434,7 +434,7 @@ pub(super) fn sweep(parent: &Path, age: Duration) {
     }
 }
 
-/// A failure of this server. The log has the cause.
+/// Builds the refusal for a failure of this server. The log has the cause.
 fn internal<E: std::error::Error + 'static>(error: &E) -> SourceRefusal {
     warn!(
         error = describe_error(error),

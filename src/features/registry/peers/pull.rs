@@ -7,8 +7,8 @@
 //! then, new records are merged, and a note says when the others come.
 //!
 //! A version that is missing may have been published at a peer since the last turn. So the logs are read at once
-//! ([`PeerExchange::read_logs`]): what a peer has of it is in its log, and everything that is checked of a page is checked there
-//! too. Any number of missing versions need one reading.
+//! ([`PeerExchange::read_logs`]): what a peer has of it is in its log, and everything that is checked of a page is
+//! checked there too. Any number of missing versions need one reading.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

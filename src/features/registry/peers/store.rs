@@ -291,7 +291,7 @@ impl ConflictRow {
     }
 }
 
-/// A failure as it is stored and shown: one line without control characters.
+/// Formats a failure as it is stored and shown: one line without control characters.
 pub(super) fn kept_error(error: &str) -> String {
     let shown = error
         .chars()

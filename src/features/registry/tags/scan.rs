@@ -153,8 +153,8 @@ pub(in crate::features::registry) fn pause(failures: i64) -> TimeDelta {
 }
 
 impl TagScan<'_> {
-    /// Scans the tags of a repository. Returns the number of decided tags. A failure is recorded and not returned, so that
-    /// it concerns no other repository.
+    /// Scans the tags of a repository. Returns the number of decided tags. A failure is recorded and not returned, so
+    /// that it concerns no other repository.
     pub async fn scan(&mut self, repo: &RepoId, known: Option<&TaggedRepo>) -> anyhow::Result<u64> {
         let store = &self.ctx.store;
         let Some(owner) = store.claim_owner_of(repo).await? else {

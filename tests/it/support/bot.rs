@@ -113,7 +113,7 @@ impl Bot {
         .await
     }
 
-    /// Starts a bot with its own token, at a GitHub that also has an App. `heard` returns the comments of the App.
+    /// Starts a bot with its own token, at a GitHub that also has an App. `read_comments` returns the comments of the App.
     pub async fn beside_app(
         backend: Backend,
         files: &[(&str, &str)],

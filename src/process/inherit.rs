@@ -95,7 +95,7 @@ pub(super) fn start_with<T>(
         return start();
     };
     let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-    let _lent = place.lend(&end)?;
+    let _temporary = place.duplicate(&end)?;
     start()
 }
 
@@ -106,7 +106,7 @@ fn inheritable(file: &File) -> io::Result<OwnedFd> {
     Ok(copy)
 }
 
-/// Descriptor with a certain number. Programs inherit it only while a file is lent to it.
+/// Descriptor with a certain number. Programs inherit it only while it refers to a file.
 #[derive(Debug)]
 struct ReservedFd {
     fd: OwnedFd,
@@ -123,17 +123,17 @@ impl ReservedFd {
         Ok((fd.as_raw_fd() == number).then_some(Self { fd, null }))
     }
 
-    /// Lends the number to a file. Programs inherit it until the returned value is dropped.
-    fn lend(&mut self, file: &OwnedFd) -> io::Result<LentFd<'_>> {
+    /// Makes the number refer to a file. Programs inherit it until the returned value is dropped.
+    fn duplicate(&mut self, file: &OwnedFd) -> io::Result<TemporaryFd<'_>> {
         retry_on_intr(|| dup2(file, &mut self.fd))?;
-        Ok(LentFd(self))
+        Ok(TemporaryFd(self))
     }
 }
 
-/// Reserved descriptor while a file is lent to it.
-struct LentFd<'a>(&'a mut ReservedFd);
+/// Reserved descriptor while it refers to a file.
+struct TemporaryFd<'a>(&'a mut ReservedFd);
 
-impl Drop for LentFd<'_> {
+impl Drop for TemporaryFd<'_> {
     fn drop(&mut self) {
         let ReservedFd { fd, null } = &mut *self.0;
         retry_on_intr(|| dup3(&*null, fd, DupFlags::CLOEXEC)).expect("both descriptors are open");

@@ -166,7 +166,7 @@ pub struct JobView {
 
 /// A job of a lane, in any state.
 #[derive(Clone, Debug, sqlx::FromRow)]
-pub struct JobOfLane {
+pub struct LaneJob {
     pub state: JobState,
     /// The job as JSON.
     pub payload: String,
@@ -629,8 +629,8 @@ impl Store {
         lane: &str,
         kind: &str,
         since: DateTime<Utc>,
-    ) -> Result<Vec<JobOfLane>> {
-        on_pool!(self, db => sqlx::query_as::<_, JobOfLane>(
+    ) -> Result<Vec<LaneJob>> {
+        on_pool!(self, db => sqlx::query_as::<_, LaneJob>(
             "SELECT state, payload, finished_at FROM jobs \
              WHERE lane = $1 AND kind = $2 AND state IN ('queued', 'running') \
              UNION ALL SELECT state, payload, finished_at FROM jobs \

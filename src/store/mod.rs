@@ -87,9 +87,7 @@ pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
     ImportedApplyLock, ImportedLock, ImportedPull,
 };
-pub use jobs::{
-    JobClaim, JobFinish, JobLease, JobOfLane, JobState, JobView, NewJob, answers_share,
-};
+pub use jobs::{JobClaim, JobFinish, JobLease, JobState, JobView, LaneJob, NewJob, answers_share};
 pub use json::JsonText;
 pub use leases::{FreeLease, Lease, LeaseHold, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
 pub use lock_change::TAKE_TURN;

@@ -37,14 +37,14 @@ struct Counts {
     observers: usize,
     /// Number of those observers that saw a program, so that what they observe for may run code of the pull request.
     doubtful: usize,
-    inside: Occupants,
+    inside: CheckoutPrograms,
 }
 
 impl Counts {
     fn are_needed(&self) -> bool {
         let is_used = match self.inside {
-            Occupants::Programs(count) => count > 0,
-            Occupants::TrustedInit => true,
+            CheckoutPrograms::Programs(count) => count > 0,
+            CheckoutPrograms::TrustedInit => true,
         };
         is_used || self.observers > 0
     }
@@ -52,12 +52,12 @@ impl Counts {
 
 /// Programs that are in a checkout.
 #[derive(Clone, Copy, Debug)]
-enum Occupants {
+enum CheckoutPrograms {
     Programs(usize),
     TrustedInit,
 }
 
-impl Default for Occupants {
+impl Default for CheckoutPrograms {
     fn default() -> Self {
         Self::Programs(0)
     }
@@ -121,10 +121,10 @@ impl RunningProgram {
     /// Begins a program. Returns `None` while an `init` with credentials is in the checkout.
     pub fn try_begin(hold: &Path, kind: ProgramKind) -> Option<Self> {
         change(hold, |counts| {
-            let Occupants::Programs(count) = counts.inside else {
+            let CheckoutPrograms::Programs(count) = counts.inside else {
                 return None;
             };
-            counts.inside = Occupants::Programs(count + 1);
+            counts.inside = CheckoutPrograms::Programs(count + 1);
             if kind == ProgramKind::Any {
                 counts.running += 1;
                 counts.begun += 1;
@@ -139,8 +139,8 @@ impl RunningProgram {
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         change(&self.hold, |counts| {
-            if let Occupants::Programs(count) = counts.inside {
-                counts.inside = Occupants::Programs(count.saturating_sub(1));
+            if let CheckoutPrograms::Programs(count) = counts.inside {
+                counts.inside = CheckoutPrograms::Programs(count.saturating_sub(1));
             }
             if self.kind == ProgramKind::Any {
                 counts.running -= 1;
@@ -155,20 +155,22 @@ impl TrustedInit {
     /// may be left there.
     pub fn try_begin(hold: &Path) -> Option<Self> {
         change(hold, |counts| match counts.inside {
-            Occupants::Programs(0) => {
-                counts.inside = Occupants::TrustedInit;
+            CheckoutPrograms::Programs(0) => {
+                counts.inside = CheckoutPrograms::TrustedInit;
                 Some(Self {
                     hold: hold.to_owned(),
                 })
             }
-            Occupants::Programs(_) | Occupants::TrustedInit => None,
+            CheckoutPrograms::Programs(_) | CheckoutPrograms::TrustedInit => None,
         })
     }
 }
 
 impl Drop for TrustedInit {
     fn drop(&mut self) {
-        change(&self.hold, |counts| counts.inside = Occupants::default());
+        change(&self.hold, |counts| {
+            counts.inside = CheckoutPrograms::default();
+        });
         ENDED.notify_waiters();
     }
 }

@@ -105,7 +105,7 @@ struct Connection {
 
 /// Reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
+enum AdmissionRefusal {
     InAll,
     OfAddress,
 }
@@ -175,17 +175,19 @@ impl ConnectionAdmission {
         open: &mut Open,
         network: Option<IpAddr>,
         is_here: bool,
-    ) -> Result<(), Full> {
+    ) -> Result<(), AdmissionRefusal> {
         let of_network = network
             .and_then(|network| open.of_network.get(&network))
             .copied()
             .unwrap_or_default();
         if of_network >= self.limits.per_address {
-            return self.dismiss(open, network).ok_or(Full::OfAddress);
+            return self
+                .dismiss(open, network)
+                .ok_or(AdmissionRefusal::OfAddress);
         }
         let most = self.limits.in_all + if is_here { FROM_THIS_MACHINE } else { 0 };
         if open.connections.len() >= most {
-            return self.dismiss(open, None).ok_or(Full::InAll);
+            return self.dismiss(open, None).ok_or(AdmissionRefusal::InAll);
         }
         Ok(())
     }
@@ -225,10 +227,10 @@ impl ConnectionAdmission {
         Some(connection)
     }
 
-    fn refuse(&self, open: &mut Open, full: Full, peer: IpAddr) {
+    fn refuse(&self, open: &mut Open, full: AdmissionRefusal, peer: IpAddr) {
         self.closed(match full {
-            Full::InAll => "full",
-            Full::OfAddress => "address",
+            AdmissionRefusal::InAll => "full",
+            AdmissionRefusal::OfAddress => "address",
         });
         open.untold += 1;
         if open.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
@@ -242,12 +244,12 @@ impl ConnectionAdmission {
             ..
         } = self.limits;
         match full {
-            Full::InAll => warn!(
+            AdmissionRefusal::InAll => warn!(
                 refused, most = in_all, %peer,
                 "Connections are refused: the server has reached its limit of connections. The limit depends on that \
                  of open files (docs/operations.md, Connections)"
             ),
-            Full::OfAddress => warn!(
+            AdmissionRefusal::OfAddress => warn!(
                 refused, most = per_address, %peer,
                 "Connections are refused: one address has reached its limit of connections. If it is a proxy or a \
                  load balancer, add it to --trusted-proxies (docs/operations.md, Connections)"

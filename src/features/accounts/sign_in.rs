@@ -109,12 +109,12 @@ impl From<AccountsError> for SignInRefusal {
 }
 
 /// Request of an account, counted for as long as the value exists.
-pub(super) struct CallerPlace {
+pub(super) struct RequestSlot {
     busy: Arc<std::sync::Mutex<HashMap<AccountId, usize>>>,
     account: AccountId,
 }
 
-impl Drop for CallerPlace {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut entry) = busy.entry(self.account) {
@@ -163,7 +163,7 @@ impl AccountSignIn {
     pub(super) fn enter(
         &self,
         caller: &AccountCaller,
-    ) -> Result<Option<CallerPlace>, SignInRefusal> {
+    ) -> Result<Option<RequestSlot>, SignInRefusal> {
         let Some(own) = caller.own() else {
             return Ok(None);
         };
@@ -173,7 +173,7 @@ impl AccountSignIn {
             return Err(SignInRefusal::Later(1));
         }
         *many += 1;
-        Ok(Some(CallerPlace {
+        Ok(Some(RequestSlot {
             busy: Arc::clone(&self.busy),
             account: own.number,
         }))

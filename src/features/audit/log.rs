@@ -28,11 +28,11 @@ pub(crate) struct AuditLog {
     /// Number of the event up to which it is being verified again.
     pub again_seq: i64,
     /// First event that does not fit.
-    pub broken: Option<Broken>,
+    pub broken: Option<MismatchedEvent>,
 }
 
 /// An event that does not fit.
-pub(crate) struct Broken {
+pub(crate) struct MismatchedEvent {
     pub seq: i64,
     /// Fault of the event, to be appended to its number.
     pub fault: String,
@@ -51,7 +51,7 @@ impl AuditLog {
         let walks = store.lock_event_walks().await?;
         let walk = |name| walks.iter().find(|walk| walk.name == name);
         let broken = walks.iter().filter_map(|walk| {
-            Some(Broken {
+            Some(MismatchedEvent {
                 seq: walk.broken_seq?,
                 fault: walk.fault.clone().unwrap_or_default(),
             })

@@ -21,7 +21,7 @@ mod view;
 
 use std::sync::Arc;
 
-pub(crate) use log::{AuditLog, Broken};
+pub(crate) use log::{AuditLog, MismatchedEvent};
 pub(crate) use view::view;
 
 use super::Feature;

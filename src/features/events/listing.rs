@@ -35,7 +35,7 @@ pub(crate) enum ListingResult {
 /// Reason why the comparison of a repository ends early.
 enum ListingStop {
     /// Few requests are left in the rate limit.
-    Thrift,
+    RateLimit,
     /// The forge answered with an error.
     Forge(ForgeError),
     /// The name meant another repository until now, so the known state has to be read again.
@@ -95,7 +95,7 @@ pub(crate) async fn compare_open_pulls(
             budget: list.budget,
             complete,
         }),
-        Err(ListingStop::Thrift | ListingStop::Renamed) => Ok(ListingResult::Done {
+        Err(ListingStop::RateLimit | ListingStop::Renamed) => Ok(ListingResult::Done {
             budget: list.budget,
             complete: false,
         }),
@@ -162,7 +162,7 @@ impl ListingPages<'_> {
             if !page.more {
                 return Ok(true);
             }
-            self.be_thrifty()?;
+            self.check_budget()?;
         }
         warn!(%repo, "There are more than {} open pull requests; the others are not checked", MAX_PAGES * 100);
         Ok(false)
@@ -241,7 +241,7 @@ impl ListingPages<'_> {
     /// Asks the forge for one pull request, because a list may be outdated. Then it handles a change as if an event
     /// had reported it.
     async fn fetch_and_fix(&mut self, number: PullNumber) -> Result<(), ListingStop> {
-        self.be_thrifty()?;
+        self.check_budget()?;
         let (ctx, at) = (self.ctx, self.at(number));
         self.found.looked_at += 1;
         let pull = match ctx.forges.of(&at.repo)?.pull(&at).await {
@@ -299,12 +299,12 @@ impl ListingPages<'_> {
     }
 
     /// Stops if few requests are left in the rate limit. Otherwise it counts the next request.
-    fn be_thrifty(&mut self) -> Result<(), ListingStop> {
+    fn check_budget(&mut self) -> Result<(), ListingStop> {
         let Some(budget) = &mut self.budget else {
             return Ok(());
         };
         if budget.is_below(LEFT_TO_COMMANDS) {
-            return Err(ListingStop::Thrift);
+            return Err(ListingStop::RateLimit);
         }
         budget.remaining = budget.remaining.saturating_sub(1);
         Ok(())

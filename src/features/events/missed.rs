@@ -48,21 +48,25 @@ pub(crate) const LEFT_TO_COMMANDS: u64 = 20;
 async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     ctx.store.watched_discover().await?;
     let mut found = TickResult::default();
-    let mut thrift = Thrift::default();
+    let mut exhausted = ExhaustedForges::default();
     for watched in ctx.store.watched_list_due(AT_ONCE).await? {
         if ctx.closing.is_cancelled() {
             break;
         }
-        if thrift.allows(&watched.repo) {
-            found += turn(ctx, &watched, &mut thrift).await?;
+        if exhausted.allows(&watched.repo) {
+            found += turn(ctx, &watched, &mut exhausted).await?;
         }
     }
-    thrift.log();
+    exhausted.log();
     Ok(found)
 }
 
 /// Checks one repository, unless another replica does.
-async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<TickResult> {
+async fn turn(
+    ctx: &Ctx,
+    watched: &WatchedRepo,
+    exhausted: &mut ExhaustedForges,
+) -> anyhow::Result<TickResult> {
     let is_served = owners::service(ctx, &watched.repo).await? == Service::Served;
     let wait = if is_served {
         NOT_AGAIN_FOR
@@ -83,7 +87,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
     };
     match compare_open_pulls(ctx, watched, &mut found).await? {
         ListingResult::Done { budget, complete } => {
-            thrift.note(&watched.repo, budget);
+            exhausted.note(&watched.repo, budget);
             ctx.store.watched_seen(&watched.repo, complete).await?;
             ctx.store
                 .absence_forget(Absence::Repo(&watched.repo))
@@ -92,7 +96,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
         ListingResult::Failed(
             error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. }),
         ) => {
-            thrift.give_up(&watched.repo, &error);
+            exhausted.give_up(&watched.repo, &error);
         }
         ListingResult::Failed(ForgeError::Moved { repo, .. }) => follow(ctx, &repo).await,
         ListingResult::Failed(error @ ForgeError::NotFound { .. }) => {
@@ -140,14 +144,14 @@ async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow
 /// Forges and owners without further requests in this tick, because few requests are left or the forge does not
 /// answer.
 #[derive(Default)]
-struct Thrift {
+struct ExhaustedForges {
     hosts: BTreeSet<HostName>,
     owners: BTreeSet<(HostName, String)>,
     /// Reasons to stop, for the log.
     words: Vec<String>,
 }
 
-impl Thrift {
+impl ExhaustedForges {
     fn allows(&self, repo: &RepoId) -> bool {
         !self.hosts.contains(repo.host()) && !self.owners.contains(&owner_of(repo))
     }

@@ -273,7 +273,7 @@ impl OperationsPage {
 fn troubles(all: &Operations) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(broken) = &all.log.broken {
-        let audit::Broken { seq, fault } = broken;
+        let audit::MismatchedEvent { seq, fault } = broken;
         troubles.push(format!("The audit log is broken: event {seq} {fault}."));
     }
     let accounts = all.web_accounts.as_ref().map(|(state, _)| state);

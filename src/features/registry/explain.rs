@@ -6,7 +6,9 @@ use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
 
 use super::input::{NameOrVersion, shown_key};
-use super::misses::{Lead, MissFacts, MissReason, covers_in_any_case, decide, lead};
+use super::misses::{
+    MissFacts, MissReason, RepositoryLookup, covers_in_any_case, decide, repository_lookup,
+};
 use super::{FailedFill, FillFault, PeerState};
 use crate::config::server::{OnMiss, RegistryMisses};
 use crate::kit::term::time;
@@ -213,8 +215,8 @@ fn source_of(name: &RegistryName, misses: &RegistryMisses) -> Result<String, Str
     if misses.hosts.is_empty() {
         return Err("--registry-vcs-allowlist names no host".to_owned());
     }
-    Ok(match lead(&misses.hosts, path)? {
-        Lead::Repository(repository) => format!("the repository {}", repository.url),
-        Lead::Ask(page) => format!("the repository that {page}?go-get=1 names"),
+    Ok(match repository_lookup(&misses.hosts, path)? {
+        RepositoryLookup::Repository(repository) => format!("the repository {}", repository.url),
+        RepositoryLookup::Ask(page) => format!("the repository that {page}?go-get=1 names"),
     })
 }

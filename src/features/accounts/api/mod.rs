@@ -40,7 +40,7 @@ use tracing::error;
 
 use super::actions::address_in;
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
-use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
+use super::sign_in::{AccountCaller, AccountSignIn, RequestSlot, SignInRefusal};
 use super::store::AccountRow;
 use crate::kit::web::csrf::is_browser;
 use crate::kit::web::text::{seconds_text, shown};
@@ -81,7 +81,7 @@ struct AccountRequest {
     remote: Option<String>,
     /// Commit that the account must have (`If-Match`).
     expected: Option<ObjectId>,
-    _place: Option<CallerPlace>,
+    _slot: Option<RequestSlot>,
 }
 
 impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
@@ -127,7 +127,7 @@ impl AccountRequest {
             body,
             remote: remote.map(|address| address.to_string()),
             expected: parts.headers.get(header::IF_MATCH).and_then(expected),
-            _place: place,
+            _slot: place,
         })
     }
 }

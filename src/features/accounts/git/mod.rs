@@ -39,7 +39,7 @@ use self::view::{View, ViewError, Views};
 pub use self::wire::{InvalidPush, PushCommand, PushRequest};
 use self::wire::{RefOutcome, fetch_advertisement, push_advertisement, push_report};
 use super::all_users::AccountsError;
-use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
+use super::sign_in::{AccountCaller, AccountSignIn, RequestSlot, SignInRefusal};
 use crate::git::{FetchAnswer, GitSettings, PackRefusal, PushedPack, ServeError, ServedPlaces};
 use crate::kit::web::text::seconds_text;
 use crate::kit::web::{RouteAccess, Routes, auth};
@@ -68,7 +68,7 @@ pub(crate) struct AccountsGit {
 
 /// Places of a request: among those of its account, and among those of all.
 struct RequestPlaces {
-    _own: Option<CallerPlace>,
+    _own: Option<RequestSlot>,
     _shared: OwnedSemaphorePermit,
 }
 

@@ -40,7 +40,7 @@ impl CacheLimits {
 
 /// Copies that this process has added since it last counted all of them.
 #[derive(Debug, Default)]
-struct Uncounted {
+struct UncountedCopies {
     bytes: u64,
     files: u64,
 }
@@ -50,7 +50,7 @@ pub(super) struct PackageCache {
     dir: PathBuf,
     limits: CacheLimits,
     /// `None` before the first count.
-    uncounted: Mutex<Option<Uncounted>>,
+    uncounted: Mutex<Option<UncountedCopies>>,
     /// Copies that this process has verified.
     verified: Mutex<HashSet<Sha256Digest>>,
 }
@@ -135,7 +135,7 @@ impl PackageCache {
         }
         // The copy is there, so readers need not fail.
         match self.trim() {
-            Ok(()) => *uncounted = Some(Uncounted::default()),
+            Ok(()) => *uncounted = Some(UncountedCopies::default()),
             Err(error) => {
                 warn!(dir = %self.dir.display(), %error, "Cannot remove old copies of packages");
             }

@@ -47,7 +47,7 @@ use self::fills::FillParts;
 pub(crate) use self::fills::Misses;
 pub(super) use self::fills::{FillLimit, MissAnswer};
 pub use self::go_import::{GoImportLine, import_line};
-pub(super) use self::repository::{Lead, lead};
+pub(super) use self::repository::{RepositoryLookup, repository_lookup};
 pub use self::store::{FailedFill, FillFault, FilledCache};
 use self::version_control::{VcsParts, VersionControl, sweep};
 use super::{PeerExchange, Registry};

@@ -22,7 +22,7 @@ pub(in crate::features::registry) struct GoRepository {
 
 /// Way to the repository of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::features::registry) enum Lead {
+pub(in crate::features::registry) enum RepositoryLookup {
     /// The path names the repository.
     Repository(GoRepository),
     /// The host of the path says where the repository is.
@@ -39,7 +39,10 @@ pub(in crate::features::registry) struct ModulePlace {
 }
 
 /// Returns the way to the repository of a module. The error is a sentence that says why there is none.
-pub(in crate::features::registry) fn lead(hosts: &VcsHosts, path: &GoPath) -> Result<Lead, String> {
+pub(in crate::features::registry) fn repository_lookup(
+    hosts: &VcsHosts,
+    path: &GoPath,
+) -> Result<RepositoryLookup, String> {
     let host = path.as_str().split('/').next().unwrap_or_default();
     let not_allowed = |what: &str| Err(format!("{what} is not on --registry-vcs-allowlist"));
     match named_root(path)? {
@@ -48,14 +51,14 @@ pub(in crate::features::registry) fn lead(hosts: &VcsHosts, path: &GoPath) -> Re
             if !hosts.allows(&url) {
                 return not_allowed(&root);
             }
-            Ok(Lead::Repository(GoRepository {
+            Ok(RepositoryLookup::Repository(GoRepository {
                 root,
                 url,
                 directory: String::new(),
             }))
         }
         None if !hosts.allows_module(path) => not_allowed(host),
-        None => address(path.as_str()).map(Lead::Ask),
+        None => address(path.as_str()).map(RepositoryLookup::Ask),
     }
 }
 
@@ -145,9 +148,9 @@ mod tests {
     #[test]
     fn well_known_hosts_name_their_repositories() {
         let hosts = hosts(&["github.com/acme", "bitbucket.org", "code.example.org"]);
-        let lead = |path: &str| match lead(&hosts, &path.parse().unwrap()) {
-            Ok(Lead::Repository(repository)) => repository.url.to_string(),
-            Ok(Lead::Ask(url)) => format!("ask {url}"),
+        let lead = |path: &str| match repository_lookup(&hosts, &path.parse().unwrap()) {
+            Ok(RepositoryLookup::Repository(repository)) => repository.url.to_string(),
+            Ok(RepositoryLookup::Ask(url)) => format!("ask {url}"),
             Err(why) => why,
         };
         for (path, expected) in [

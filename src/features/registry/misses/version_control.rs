@@ -26,7 +26,7 @@ use super::super::service::{Published, Registry};
 use super::super::store::VersionOrigin;
 use super::go_import::GoImports;
 use super::refusal::{FilesFault, SourceRefusal};
-use super::repository::{GoRepository, Lead, ModulePlace, lead};
+use super::repository::{GoRepository, ModulePlace, RepositoryLookup, repository_lookup};
 use super::revision::{
     check_pseudo, module_directory, pseudo_commit, tag_of, tagged, version_tags, versions_in,
 };
@@ -136,7 +136,7 @@ impl VersionControl {
     /// Returns true if a repository can have versions of the name. Asks nobody.
     pub fn covers(&self, name: &RegistryName) -> bool {
         match name {
-            RegistryName::Go(path) => lead(&self.hosts, path).is_ok(),
+            RegistryName::Go(path) => repository_lookup(&self.hosts, path).is_ok(),
             RegistryName::Module(_) => false,
         }
     }
@@ -167,9 +167,11 @@ impl VersionControl {
 
     /// Finds the repository of a module, and the place of the module in it.
     async fn place(&self, path: &GoPath) -> Result<(GoRepository, ModulePlace), SourceRefusal> {
-        let repository = match lead(&self.hosts, path).map_err(SourceRefusal::not_found)? {
-            Lead::Repository(repository) => repository,
-            Lead::Ask(page) => {
+        let repository = match repository_lookup(&self.hosts, path)
+            .map_err(SourceRefusal::not_found)?
+        {
+            RepositoryLookup::Repository(repository) => repository,
+            RepositoryLookup::Ask(page) => {
                 let known = lock(&self.leads).get(path);
                 if let Some((_, repository)) = known.filter(|(at, _)| at.elapsed() < LEAD_TIME) {
                     repository

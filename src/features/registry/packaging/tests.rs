@@ -12,19 +12,19 @@ use crate::features::registry::blobs::LowSpace;
 use crate::features::registry::input::read_key;
 
 /// A directory with these files, and one for packages.
-struct Room(TempDir);
+struct PackagingFixture(TempDir);
 
-impl Room {
+impl PackagingFixture {
     fn new(files: &[(&str, &str)]) -> Self {
-        let room = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir_all(room.staging()).unwrap();
-        std::fs::create_dir_all(room.dir()).unwrap();
+        let fixture = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(fixture.staging()).unwrap();
+        std::fs::create_dir_all(fixture.dir()).unwrap();
         for (path, text) in files {
-            let path = room.dir().join(path);
+            let path = fixture.dir().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        room
+        fixture
     }
 
     fn dir(&self) -> PathBuf {
@@ -64,7 +64,7 @@ const VPC: &str = "acme/vpc/aws@1.2.3";
 
 #[tokio::test]
 async fn a_package_has_the_files_of_a_module_and_nothing_of_its_tools() {
-    let room = Room::new(&[
+    let fixture = PackagingFixture::new(&[
         ("main.tf", "module \"a\" {\n  source = \"./modules/a\"\n}\n"),
         ("modules/a/main.tf", "# a\n"),
         ("README.md", "# VPC\n"),
@@ -74,8 +74,8 @@ async fn a_package_has_the_files_of_a_module_and_nothing_of_its_tools() {
         ("terraform.tfstate", "secret"),
         ("terraform.tfstate.backup", "secret"),
     ]);
-    symlink("modules/a", room.dir().join("linked")).unwrap();
-    let source = room.read(NameKind::Module).await.unwrap();
+    symlink("modules/a", fixture.dir().join("linked")).unwrap();
+    let source = fixture.read(NameKind::Module).await.unwrap();
     let left_out = source.left_out().iter();
     let left_out: Vec<String> = left_out
         .map(|file| format!("{}: {}\n", file.path, file.reason))
@@ -86,7 +86,7 @@ async fn a_package_has_the_files_of_a_module_and_nothing_of_its_tools() {
     terraform.tfstate: it is a state, which can have secrets
     terraform.tfstate.backup: it is a state, which can have secrets
     ");
-    let package = room.pack(VPC).await.unwrap();
+    let package = fixture.pack(VPC).await.unwrap();
     let expected = [
         ("README.md", b"# VPC\n".as_slice()),
         ("linked/main.tf", b"# a\n"),
@@ -99,7 +99,7 @@ async fn a_package_has_the_files_of_a_module_and_nothing_of_its_tools() {
     let files = hash_files(expected).unwrap();
     assert_eq!(package.content.checksums, Checksums::Module { files });
     assert_eq!((package.content.commit, package.go_mod), (None, None));
-    let again = room.pack(VPC).await.unwrap();
+    let again = fixture.pack(VPC).await.unwrap();
     assert_eq!(again.staged.digest, package.staged.digest);
     let files: Vec<_> = package.content.packages.iter().collect();
     assert_eq!(
@@ -111,10 +111,10 @@ async fn a_package_has_the_files_of_a_module_and_nothing_of_its_tools() {
 
 #[tokio::test]
 async fn files_that_are_no_module_are_refused() {
-    assert_snapshot!(Room::new(&[]).refusal(VPC).await, @"the package has no file");
-    let room = Room::new(&[("README.md", ""), ("main.hcl", "")]);
-    assert_snapshot!(room.refusal(VPC).await, @"the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`");
-    let room = Room::new(&[
+    assert_snapshot!(PackagingFixture::new(&[]).refusal(VPC).await, @"the package has no file");
+    let fixture = PackagingFixture::new(&[("README.md", ""), ("main.hcl", "")]);
+    assert_snapshot!(fixture.refusal(VPC).await, @"the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`");
+    let fixture = PackagingFixture::new(&[
         ("main.tf", "module \"a\" {\n  source = \"../network\"\n}\n"),
         (
             "modules/a/main.tf",
@@ -125,38 +125,38 @@ async fn files_that_are_no_module_are_refused() {
             "module \"b\" {\n  source = \"../../../b\"\n}\n",
         ),
     ]);
-    assert_snapshot!(room.refusal(VPC).await, @"the module uses `../network`, which is outside of the package; the module in `modules/a` uses `../b`, which is not in the package. Publish a directory that has all modules which it uses, or use published ones");
-    let room = Room::new(&[("main.tf", ""), ("Main.tf", "")]);
-    assert_snapshot!(room.refusal(VPC).await, @r#""main.tf": the path differs from "Main.tf" only in case"#);
-    let room = Room::new(&[("main.tf", "")]);
-    symlink("/etc/passwd", room.dir().join("link")).unwrap();
-    assert_snapshot!(room.refusal(VPC).await, @r#""link": the link leads out of the repository"#);
-    let room = Room::new(&[("main.tf", "")]);
-    nix::unistd::mkfifo(&room.dir().join("pipe"), Mode::S_IRWXU).unwrap();
-    assert_snapshot!(room.refusal(VPC).await, @"`…/source/pipe` is neither a file nor a directory nor a link. Remove it");
-    let room = Room::new(&[("main.tf", "")]);
-    std::fs::remove_dir_all(room.dir()).unwrap();
-    std::fs::write(room.dir(), "").unwrap();
-    let error = room.pack(VPC).await.unwrap_err().to_string();
+    assert_snapshot!(fixture.refusal(VPC).await, @"the module uses `../network`, which is outside of the package; the module in `modules/a` uses `../b`, which is not in the package. Publish a directory that has all modules which it uses, or use published ones");
+    let fixture = PackagingFixture::new(&[("main.tf", ""), ("Main.tf", "")]);
+    assert_snapshot!(fixture.refusal(VPC).await, @r#""main.tf": the path differs from "Main.tf" only in case"#);
+    let fixture = PackagingFixture::new(&[("main.tf", "")]);
+    symlink("/etc/passwd", fixture.dir().join("link")).unwrap();
+    assert_snapshot!(fixture.refusal(VPC).await, @r#""link": the link leads out of the repository"#);
+    let fixture = PackagingFixture::new(&[("main.tf", "")]);
+    nix::unistd::mkfifo(&fixture.dir().join("pipe"), Mode::S_IRWXU).unwrap();
+    assert_snapshot!(fixture.refusal(VPC).await, @"`…/source/pipe` is neither a file nor a directory nor a link. Remove it");
+    let fixture = PackagingFixture::new(&[("main.tf", "")]);
+    std::fs::remove_dir_all(fixture.dir()).unwrap();
+    std::fs::write(fixture.dir(), "").unwrap();
+    let error = fixture.pack(VPC).await.unwrap_err().to_string();
     assert!(error.ends_with("is not a directory"), "{error}");
 }
 
 #[tokio::test]
 async fn the_memory_of_a_directory_is_limited() {
-    let room = Room::new(&[("main.tf", "")]);
+    let fixture = PackagingFixture::new(&[("main.tf", "")]);
     // It has no blocks on the disk.
-    let file = File::create(room.dir().join("large")).unwrap();
+    let file = File::create(fixture.dir().join("large")).unwrap();
     file.set_len(TF_LIMITS.unpacked).unwrap();
     drop(file);
     // Exactly the limit is allowed for the directory, and the package has too high a ratio.
-    assert_snapshot!(room.refusal(VPC).await, @"the archive unpacks to more than 100 times its size");
-    std::fs::write(room.dir().join("one"), "x").unwrap();
-    assert_snapshot!(room.refusal(VPC).await, @"the files of `…/source` have more than 536870912 bytes");
+    assert_snapshot!(fixture.refusal(VPC).await, @"the archive unpacks to more than 100 times its size");
+    std::fs::write(fixture.dir().join("one"), "x").unwrap();
+    assert_snapshot!(fixture.refusal(VPC).await, @"the files of `…/source` have more than 536870912 bytes");
 }
 
 #[tokio::test]
 async fn a_go_module_is_packed_as_go_does_it() {
-    let room = Room::new(&[
+    let fixture = PackagingFixture::new(&[
         ("go.mod", "module example.com/net\n\ngo 1.24\n"),
         ("net.go", "package net\n"),
         ("sub/go.mod", "module example.com/net/sub\n"),
@@ -164,8 +164,8 @@ async fn a_go_module_is_packed_as_go_does_it() {
         ("vendor/x/x.go", "package x\n"),
         (".hg/store", ""),
     ]);
-    symlink("net.go", room.dir().join("link.go")).unwrap();
-    let source = room.read(NameKind::Go).await.unwrap();
+    symlink("net.go", fixture.dir().join("link.go")).unwrap();
+    let source = fixture.read(NameKind::Go).await.unwrap();
     let by_go = source.left_out_by_go();
     let left_out = source.left_out().iter().chain(&by_go);
     let left_out: Vec<String> = left_out
@@ -176,7 +176,7 @@ async fn a_go_module_is_packed_as_go_does_it() {
     link.go: it is a link
     vendor/x/x.go: it is vendored
     ");
-    let package = room.pack("example.com/net@v1.2.3").await.unwrap();
+    let package = fixture.pack("example.com/net@v1.2.3").await.unwrap();
     let go_mod = b"module example.com/net\n\ngo 1.24\n".as_slice();
     let files = [
         ("example.com/net@v1.2.3/go.mod", go_mod),
@@ -194,17 +194,17 @@ async fn a_go_module_is_packed_as_go_does_it() {
 
 #[tokio::test]
 async fn a_go_mod_file_names_the_module() {
-    let with = |text: &str| Room::new(&[("go.mod", text), ("net.go", "package net\n")]);
-    let room = with("module example.com/net\n");
-    assert_snapshot!(room.refusal("example.com/net/v2@v2.0.0").await, @"the go.mod file is that of the module `example.com/net`, and the version is one of `example.com/net/v2`. Write `module example.com/net/v2`, or publish it under the other name");
-    assert_snapshot!(room.refusal("example.com/net@v2.0.0+incompatible").await, @"`v2.0.0+incompatible` is a version of a module without a go.mod file, and the package has one. Publish it as `example.com/net/v2`, and write `module example.com/net/v2`");
-    assert_snapshot!(room.refusal("example.com/net@v1.0.0-20231399000000-abcdefabcdef").await, @"`v1.0.0-20231399000000-abcdefabcdef`: the pseudo-version has a time that does not exist");
+    let with = |text: &str| PackagingFixture::new(&[("go.mod", text), ("net.go", "package net\n")]);
+    let fixture = with("module example.com/net\n");
+    assert_snapshot!(fixture.refusal("example.com/net/v2@v2.0.0").await, @"the go.mod file is that of the module `example.com/net`, and the version is one of `example.com/net/v2`. Write `module example.com/net/v2`, or publish it under the other name");
+    assert_snapshot!(fixture.refusal("example.com/net@v2.0.0+incompatible").await, @"`v2.0.0+incompatible` is a version of a module without a go.mod file, and the package has one. Publish it as `example.com/net/v2`, and write `module example.com/net/v2`");
+    assert_snapshot!(fixture.refusal("example.com/net@v1.0.0-20231399000000-abcdefabcdef").await, @"`v1.0.0-20231399000000-abcdefabcdef`: the pseudo-version has a time that does not exist");
     assert_snapshot!(with("go 1.24\n").refusal("example.com/net@v1.0.0").await, @"the go.mod file has no `module` line. Write `module example.com/net`");
     let comment = "x".repeat(1 << 20);
     let large = with(&format!("module example.com/net\n// {comment}\n"));
     assert_snapshot!(large.refusal("example.com/net@v1.0.0").await, @"the go.mod file has more than 1048576 bytes. Remove requirements and comments that the module does not need");
     assert_snapshot!(with("module (\n").refusal("example.com/net@v1.0.0").await, @"the go.mod file has an error in line 2");
-    let without = Room::new(&[("net.go", "package net\n")]);
+    let without = PackagingFixture::new(&[("net.go", "package net\n")]);
     assert_snapshot!(without.refusal("example.com/net/v2@v2.0.0").await, @"a module with a major version in its path has a go.mod file. Write one with `module example.com/net/v2`");
     for key in [
         "example.com/net@v1.0.0",
@@ -239,14 +239,14 @@ fn a_disk_without_space_says_nothing_about_a_commit() {
 
 #[tokio::test]
 async fn an_upload_is_a_package_of_exactly_its_version() {
-    let room = Room::new(&[]);
+    let fixture = PackagingFixture::new(&[]);
     let stage = |content: &[u8]| {
         let content = content.to_vec();
         let write = |file: &mut File| {
             let written = std::io::Write::write_all(file, &content);
             written.map_err(|error| PackagingError::Zip(GoZipError::Io(error)))
         };
-        StagedBlob::write_in(&room.staging(), write).unwrap().1
+        StagedBlob::write_in(&fixture.staging(), write).unwrap().1
     };
     let zip = |key: &str, files: Vec<(&str, &[u8])>| {
         let key = read_key(key).unwrap();
@@ -291,7 +291,7 @@ async fn an_upload_is_a_package_of_exactly_its_version() {
         error.to_string().starts_with("not a tar.gz archive"),
         "{error}"
     );
-    assert_eq!(std::fs::read_dir(room.staging()).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(fixture.staging()).unwrap().count(), 1);
     drop(package);
-    assert_eq!(std::fs::read_dir(room.staging()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(fixture.staging()).unwrap().count(), 0);
 }

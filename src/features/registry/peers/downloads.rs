@@ -131,10 +131,10 @@ pub(super) enum DownloadOutcome {
     Large,
 }
 
-/// Place of a large package of a peer. A peer has one.
-struct LargePlace(DeploymentName);
+/// Slot for the download of a large package of a peer. A peer has one.
+struct LargeDownloadSlot(DeploymentName);
 
-impl LargePlace {
+impl LargeDownloadSlot {
     /// Takes the place, if it is free.
     fn take(peer: &DeploymentName) -> Option<Self> {
         let mut large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +142,7 @@ impl LargePlace {
     }
 }
 
-impl Drop for LargePlace {
+impl Drop for LargeDownloadSlot {
     fn drop(&mut self) {
         let mut large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         large.remove(&self.0);
@@ -259,7 +259,7 @@ impl PeerExchange {
 
     /// Begins the download of a large package, unless another one of its peer is on its way.
     async fn begin_large(self: &Arc<Self>, waiting: &WaitingDownload) -> Result<(), RegistryError> {
-        let Some(place) = LargePlace::take(&waiting.peer) else {
+        let Some(place) = LargeDownloadSlot::take(&waiting.peer) else {
             let store = self.registry.store();
             return Ok(store.registry_download_later(&waiting.key).await?);
         };

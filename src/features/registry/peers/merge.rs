@@ -29,7 +29,7 @@ use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
 use url::form_urlencoded::byte_serialize;
 
-use super::super::misses::{FilledCache, lead};
+use super::super::misses::{FilledCache, repository_lookup};
 use super::super::packaging::is_served;
 use super::super::rows::{
     conflicts_add_in_tx, contents_remove_in_tx, downloads_add_in_tx, names_add_in_tx,
@@ -363,7 +363,7 @@ impl<'a> FetchedVersions<'a> {
             return Err(format!("--registry-on-miss is {action} for the name here"));
         }
         match name {
-            RegistryName::Go(path) => lead(&self.misses.hosts, path).map(drop),
+            RegistryName::Go(path) => repository_lookup(&self.misses.hosts, path).map(drop),
             RegistryName::Module(_) => Err("only Go modules are fetched here".to_owned()),
         }
     }

@@ -138,12 +138,12 @@ pub(super) struct PreviousValues {
 #[derive(Deserialize)]
 pub(super) struct Transfer {
     #[serde(default)]
-    pub from: Option<OwnerBefore>,
+    pub from: Option<PreviousOwner>,
 }
 
 /// Previous owner; only one of the fields is set.
 #[derive(Deserialize)]
-pub(super) struct OwnerBefore {
+pub(super) struct PreviousOwner {
     #[serde(default)]
     pub user: Option<WebhookUser>,
     #[serde(default)]

@@ -142,7 +142,7 @@ struct PlannedJson<'a> {
     autoplan: bool,
     autoplan_by: Option<DeciderJson>,
     configured: Option<DeciderJson>,
-    why: WhyJson<'a>,
+    why: ReasonJson<'a>,
     workflow: ValueJson<String>,
     requirements: RequirementsJson,
     tool: ToolJson,
@@ -172,7 +172,7 @@ impl<'a> PlannedJson<'a> {
             autoplan: planned.only_asked.is_none(),
             autoplan_by: planned.only_asked.as_ref().map(DeciderJson::from),
             configured: planned.configured.as_ref().map(DeciderJson::from),
-            why: WhyJson::of(planned),
+            why: ReasonJson::of(planned),
             workflow: ValueJson {
                 value: workflow.value.name.clone(),
                 by: DeciderJson::from(&workflow.by),
@@ -235,13 +235,13 @@ impl<'a> PolicySetJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct WhyJson<'a> {
+struct ReasonJson<'a> {
     rule: &'static str,
     file: Option<&'a str>,
     text: String,
 }
 
-impl<'a> WhyJson<'a> {
+impl<'a> ReasonJson<'a> {
     fn of(planned: &'a Planned) -> Self {
         let why = &planned.why;
         Self {

@@ -101,7 +101,7 @@ pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<Polic
         .into_iter()
         .filter(|set| !quiet || !set.is_met())
         .collect();
-    let mut room = PolicyRoom {
+    let mut budget = PolicyTextBudget {
         findings: MOST_OF_PROJECT,
         bytes: MAX_BLOCKS,
         is_full: false,
@@ -115,13 +115,13 @@ pub(super) fn policies(report: &Report, policies: &PolicyReport) -> Option<Polic
     let sets = groups
         .into_iter()
         .take(MOST_SETS)
-        .map(|group| section(report, group, &mut room))
+        .map(|group| section(report, group, &mut budget))
         .collect();
     Some(PolicyView {
         headline: headline(policies),
         met,
         sets,
-        has_more_text: room.is_full,
+        has_more_text: budget.is_full,
         more_sets,
         passed: if quiet {
             Vec::new()
@@ -161,8 +161,8 @@ fn groups<'a>(told: &[&'a PolicySetReport]) -> Vec<SetGroup<'a>> {
     groups
 }
 
-/// Room that the sets of a project share.
-struct PolicyRoom {
+/// Space in the comment that the policy sets of a project share.
+struct PolicyTextBudget {
     /// Number of findings that can still be listed.
     findings: usize,
     /// Size of the blocks that can still be shown, in bytes.
@@ -171,8 +171,8 @@ struct PolicyRoom {
     is_full: bool,
 }
 
-impl PolicyRoom {
-    /// Returns a folded block, as far as there is room.
+impl PolicyTextBudget {
+    /// Returns a folded block, as far as the budget permits.
     fn block(&mut self, report: &Report, title: &'static str, text: &str) -> Option<Block> {
         if text.trim().is_empty() {
             return None;
@@ -208,7 +208,7 @@ fn has_something(set: &PolicySetReport) -> bool {
     set.decision != SetDecision::Passed || says_more
 }
 
-fn section(report: &Report, group: SetGroup<'_>, room: &mut PolicyRoom) -> PolicySetView {
+fn section(report: &Report, group: SetGroup<'_>, budget: &mut PolicyTextBudget) -> PolicySetView {
     let set = group.first;
     let verdict = set.verdict.as_ref();
     let shows = shows_findings(&set.decision);
@@ -217,8 +217,8 @@ fn section(report: &Report, group: SetGroup<'_>, room: &mut PolicyRoom) -> Polic
         .map(|verdict| verdict.findings.iter().collect())
         .unwrap_or_default();
     sorted.sort_by_key(|finding| (finding.waived.is_some(), finding.level.clone()));
-    let most = sorted.len().min(MOST_FINDINGS).min(room.findings);
-    room.findings -= most;
+    let most = sorted.len().min(MOST_FINDINGS).min(budget.findings);
+    budget.findings -= most;
     let beyond = verdict
         .filter(|_| shows)
         .map_or(0, |verdict| number(verdict.more_findings));
@@ -231,10 +231,12 @@ fn section(report: &Report, group: SetGroup<'_>, room: &mut PolicyRoom) -> Polic
         origin: verdict
             .map(|verdict| shorten(&verdict.origin, LONGEST_MESSAGE))
             .filter(|origin| !origin.is_empty() && shows),
-        evidence: room.block(report, "Evidence", &evidence(&sorted)),
+        evidence: budget.block(report, "Evidence", &evidence(&sorted)),
         output: verdict
             .filter(|verdict| !(set.is_met() || shows && only_repeats(verdict)))
-            .and_then(|verdict| room.block(report, "Output of the policy check", &verdict.output)),
+            .and_then(|verdict| {
+                budget.block(report, "Output of the policy check", &verdict.output)
+            }),
         findings: sorted.into_iter().map(line).collect(),
         notes: verdict
             .filter(|_| shows)

@@ -142,7 +142,7 @@ async fn answers_about_an_earlier_base_branch_are_not_used(backend: Backend) {
         .await;
     bot.settle().await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    bot.heard(pull);
+    bot.read_comments(pull);
     bot.github.set_delivering(Delivering::Held).await;
     bot.github
         .change_base(REPO, pull, "alice", "release")

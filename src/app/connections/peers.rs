@@ -318,7 +318,7 @@ fn read_answer(answer: &[u8]) -> io::Result<Option<Socket>> {
                 is_connected: state != TCP_LISTEN,
             }))
         }
-        _ => Err(unreadable_answer()),
+        _ => Err(odd()),
     }
 }
 

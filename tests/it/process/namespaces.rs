@@ -373,7 +373,7 @@ async fn short_calls_and_dialogues_are_confined_and_are_told_their_secret() {
         output.stderr.text()
     );
     let mut dialogue = cmd.dialogue().unwrap();
-    dialogue.say(b"asked\n").await.unwrap();
+    dialogue.send(b"asked\n").await.unwrap();
     for line in ["asked", "denied", "hunter2"] {
         assert_eq!(
             dialogue.line(100).await.unwrap().as_deref(),

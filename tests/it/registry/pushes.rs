@@ -413,11 +413,11 @@ async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
     for path in [&ours, &theirs] {
         assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
     }
-    let (key, reason) = (NET.parse().unwrap(), notice("a backdoor", None));
+    let (key, reason, by) = (NET.parse().unwrap(), notice("a backdoor", None), by_ops());
     let taken = two
         .admin
         .registry
-        .take_down(&key, TakedownKind::Security, reason, &by_ops());
+        .take_down(&key, TakedownKind::Security, reason, &by);
     assert!(matches!(taken.await.unwrap(), TakenDown::Before(_)));
 
     two.accepts(ONE, "module other/*").await;

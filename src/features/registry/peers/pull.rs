@@ -227,7 +227,10 @@ impl PeerExchange {
         match stop {
             (_, PullStop::Here(error)) => return Err(error),
             (_, PullStop::Failed(why)) => {
-                warn!(peer = name.as_str(), why, "Cannot read all of the log of a peer");
+                warn!(
+                    peer = name.as_str(),
+                    why, "Cannot read all of the log of a peer"
+                );
                 store.registry_peer_failed(name, &why).await?;
             }
             (walk, PullStop::Diverged(why)) => {

@@ -4,9 +4,9 @@
 //! - *never above*: no more permits than the limit in all, and no more for one repository than its own limit;
 //! - *no thrashing*: while the processor is busy, a pull gets fewer and fewer permits, down to a few: more of its runs
 //!   would end no sooner, and would delay everybody else. An idle processor gives it more again;
-//! - *right of way*: once the processor was busy, a pull with many projects begins no further run while a command of another
-//!   pull is prepared or answered. That takes milliseconds, unless the processor is kept from it. The large pull gives way
-//!   for a second at most, and then gets its permits;
+//! - *right of way*: while the processor is so busy that each pull has fewer permits, a pull with many plans begins none of them
+//!   as long as a command of another pull is in its first second, or has just ended. Most commands are prepared and answered
+//!   in that time, unless the processor is kept from it. The large pull gives way for a second at most;
 //! - *no permit lies idle*: no permit stays free while an applicant waits that may have it;
 //! - *plans last*: applies and other runs go before plans, because a person waits for them now;
 //! - *in turns*: among equals, pulls take turns, so that a pull with 500 projects does not delay a pull with a single
@@ -35,8 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// may only wait for a cloud.
 const FEWEST: usize = 4;
 
-/// Maximum time for which one command has the right of way. Its preparation takes longer only if it waits for something else
-/// than the processor.
+/// Time for which a command has the right of way. It is prepared by then, or waits for something else than the processor.
 const RIGHT_OF_WAY: Duration = Duration::from_secs(1);
 
 /// Time after the end of a command in which its answer is posted.
@@ -165,13 +164,16 @@ impl PoolInner {
         let has_waited = self
             .gives_way_since
             .is_some_and(|since| now >= since + LONGEST_WAIT);
+        let mut is_served = false;
         while let Some(applicant) = self.queue.serve(has_waited) {
+            is_served = true;
             if let Some(sender) = self.waiters.remove(&applicant) {
                 // A receiver that does not listen any more is about to release its permit.
                 sender.send(()).ok();
             }
         }
-        if has_waited || self.queue.next(true).is_none() {
+        // A permit that others take meanwhile does not end the wait.
+        if (has_waited && is_served) || !self.queue.somebody_gives_way() {
             self.gives_way_since = None;
         } else {
             self.gives_way_since.get_or_insert(now);
@@ -288,15 +290,23 @@ impl PoolQueue {
         }
     }
 
-    /// Returns true if the pull has many projects, the processor was busy, and others have the right of way.
-    fn gives_way(&self, pull: &PullRef) -> bool {
-        let was_busy = self.per_pull != usize::MAX;
-        was_busy
+    /// Returns true if an applicant waits for the commands of other pulls: plans of a pull that has many, while the processor
+    /// is so busy that each pull has fewer permits.
+    fn gives_way(&self, turn: &ServiceOrder, pull: &PullRef) -> bool {
+        let is_busy = self.per_pull < self.permits.min(self.per_repo);
+        turn.can_wait
+            && is_busy
             && self
                 .waiting_of_pull
                 .get(pull)
                 .is_some_and(|count| *count > FEWEST)
             && self.right_of_way.values().any(|(other, _)| other != pull)
+    }
+
+    fn somebody_gives_way(&self) -> bool {
+        self.waiting
+            .iter()
+            .any(|(turn, pull)| self.gives_way(turn, pull))
     }
 
     /// Returns the number of permits of the pull that has most of them.
@@ -338,12 +348,12 @@ impl PoolQueue {
             .filter(|(_, count)| **count >= self.per_repo)
             .map(|(repo, _)| repo)
             .collect();
-        let may = |pull: &PullRef| {
+        let may = |turn: &ServiceOrder, pull: &PullRef| {
             !full.contains(&pull.repo)
                 && !self.has_its_share(pull)
-                && (has_waited || !self.gives_way(pull))
+                && (has_waited || !self.gives_way(turn, pull))
         };
-        let (turn, _) = self.waiting.iter().find(|(_, pull)| may(pull))?;
+        let (turn, _) = self.waiting.iter().find(|(turn, pull)| may(turn, pull))?;
         Some(*turn)
     }
 
@@ -547,9 +557,79 @@ mod tests {
             (queue.serve(false), queue.serve(false)),
             (Some(small), None)
         );
-        // A processor that was never busy has time for both.
-        queue.per_pull = usize::MAX;
+        // Nobody waits for an apply longer than for a plan.
+        let apply = queue.enter(RunKind::Apply, &pull(1, 1));
+        assert_eq!(
+            (queue.serve(false), queue.serve(false)),
+            (Some(apply), None)
+        );
+        // An idle processor has time for both.
+        queue.per_pull = 15;
         assert!(queue.serve(false).is_some());
+    }
+
+    /// Small pulls that take each free permit do not lengthen the wait.
+    #[test]
+    fn a_large_pull_gets_its_permits_beside_many_commands() {
+        let (queue, holders) = busy_with_a_large_pull();
+        let now = Instant::now();
+        let mut inner = PoolInner {
+            queue,
+            waiters: HashMap::new(),
+            meter: ProcessorMeter::default(),
+            is_watched: false,
+            gives_way_since: None,
+        };
+        inner.queue.permits = FEWEST + 1;
+        for applicant in holders {
+            inner.queue.leave(applicant);
+        }
+        let of_large = |inner: &PoolInner| inner.queue.of_pull.contains_key(&pull(1, 1));
+        let step = LONGEST_WAIT / 10;
+        let mut served_after = None;
+        for number in 0..12 {
+            let (at, small) = (now + step * number, pull(1, i64::from(number) + 2));
+            inner.queue.give_right_of_way(&small, at + RIGHT_OF_WAY);
+            // Each fills the pool, and one permit becomes free in the next step.
+            while inner.queue.holders.len() < inner.queue.permits {
+                let applicant = inner.queue.enter(RunKind::Plan, &small);
+                inner.grant_permits(at);
+                if !inner.queue.holders.contains_key(&applicant) {
+                    break;
+                }
+            }
+            if of_large(&inner) {
+                served_after = Some(step * number);
+                break;
+            }
+            let oldest = inner.queue.holders.keys().min().copied();
+            inner.queue.leave(oldest.expect("the pool is full"));
+        }
+        assert_eq!(served_after, Some(LONGEST_WAIT));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_right_of_way_wakes_the_large_pull() {
+        let pool = RunPool::new(15, usize::MAX);
+        // Nobody measures the processor, which would grant the permits as well.
+        pool.inner().is_watched = true;
+        pool.inner().queue.per_pull = FEWEST;
+        let large = pull(1, 1);
+        let mut permits = Vec::new();
+        for _ in 0..FEWEST {
+            permits.push(pool.acquire(RunKind::Plan, &large).await);
+        }
+        let mut waiting: Vec<_> = (0..=FEWEST)
+            .map(|_| Box::pin(pool.acquire(RunKind::Plan, &large)))
+            .collect();
+        for permit in &mut waiting {
+            assert!(permit.now_or_never().is_none());
+        }
+        let command = pool.right_of_way(&pull(1, 2));
+        drop(permits.pop());
+        assert!((&mut waiting[0]).now_or_never().is_none());
+        drop(command);
+        drop((&mut waiting[0]).await);
     }
 
     #[tokio::test]
@@ -665,8 +745,8 @@ mod tests {
                 prop_assert_eq!(queue.holders.len() + queue.waiting.len(), present.len());
                 prop_assert_eq!(queue.turns.len(), queue.waiting.len());
                 let idle = queue.holders.len() < permits
-                    && queue.waiting.values().any(|pull| {
-                        running(&pull.repo) < per_repo && of_pull(pull) < per_pull && !queue.gives_way(pull)
+                    && queue.waiting.iter().any(|(turn, pull)| {
+                        running(&pull.repo) < per_repo && of_pull(pull) < per_pull && !queue.gives_way(turn, pull)
                     });
                 prop_assert!(!idle, "somebody waits beside a free permit");
                 prop_assert_eq!(queue.waiting_of_pull.values().sum::<usize>(), queue.waiting.len());

@@ -388,12 +388,12 @@ async fn work(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Wo
         return Ok(WorkRound::Over(reply));
     }
     let known = ctx.store.head_get(&row.pull).await?;
-    let (pull, early) = tokio::join!(
+    let asked = tokio::try_join!(
         boxed(|| facts(ctx, row, attempt)),
-        boxed(|| EarlyAnswers::ask(ctx, row, &spec, known.as_ref())),
+        boxed(|| async { Ok(EarlyAnswers::ask(ctx, row, &spec, known.as_ref()).await) }),
     );
-    let pull = match pull {
-        Ok(pull) => pull,
+    let (pull, early) = match asked {
+        Ok(asked) => asked,
         Err(stop) => {
             return refuse(ctx, row, &spec, stop.into_reply()?)
                 .await

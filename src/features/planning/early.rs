@@ -38,8 +38,11 @@ impl EarlyAnswers {
 
     /// Returns the commits to plan, if they are here.
     pub fn source(&self, pull: &Pull) -> Option<Source> {
-        let is_current =
-            |source: &&Source| source.head == pull.head && source.base_branch == pull.base_branch;
+        let is_current = |source: &&Source| {
+            source.pull == pull.at
+                && source.head == pull.head
+                && source.base_branch == pull.base_branch
+        };
         self.source.as_ref().filter(is_current).cloned()
     }
 

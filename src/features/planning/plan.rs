@@ -158,10 +158,10 @@ async fn run(
         statuses: ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Plan, work.projects.len()).await?,
         not_known: &work.not_known,
     };
-    let has_runs = work.projects.iter().any(|project| order.runs(project));
+    let running = work.projects.iter().filter(|project| order.runs(project));
     let mut reports = tokio::select! {
         reports = boxed(|| plan_in_order(cx, &work, &order)) => reports?,
-        never = work.ask_early(cx, RunKind::Plan), if has_runs => match never {},
+        never = work.ask_early(cx, RunKind::Plan, running) => match never {},
     };
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);

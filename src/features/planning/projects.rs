@@ -529,13 +529,16 @@ impl Work {
         }
     }
 
-    /// Asks the forge for the facts that commands of the workflows need, and never returns. A plan polls this beside its
+    /// Asks the forge for the facts that commands of the workflows of these projects need, and never returns. A plan polls this beside its
     /// runs, so the answer is on its way while they wait for permits and for the checkout. Right after a push it takes seconds.
-    pub async fn ask_early(&self, cx: &CommandCx<'_>, kind: RunKind) -> Infallible {
-        let mut workflows = self
-            .projects
-            .iter()
-            .map(|project| self.policies(&project.key).workflow(&project.key));
+    pub async fn ask_early(
+        &self,
+        cx: &CommandCx<'_>,
+        kind: RunKind,
+        projects: impl Iterator<Item = &Project>,
+    ) -> Infallible {
+        let mut workflows =
+            projects.map(|project| self.policies(&project.key).workflow(&project.key));
         if !cx.pull.at.subject.is_application() && workflows.any(|flow| flow.runs_commands()) {
             // The projects wait for the answers if they need them earlier, and ask again after an error.
             drop(self.findings.of_pull(cx, kind).await);

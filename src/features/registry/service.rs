@@ -178,6 +178,9 @@ pub enum TakenDown {
     New(LogId),
     /// The version was deleted before, for this reason.
     Before(VersionNotice),
+    /// Another deployment has deleted the version for this reason, and it was never here. The takedown counts as one of this
+    /// deployment from now on.
+    Confirmed(VersionNotice),
     /// No record of the version was seen.
     NotFound,
 }
@@ -330,6 +333,7 @@ impl Registry {
             LogOutcome::PackageGone => {
                 return Err(RegistryError::PackageGone(Box::new(change.key)));
             }
+            outcome @ LogOutcome::Confirmed => return Err(unexpected(&change.key, &outcome)),
         };
         let now = self.store.now();
         self.store.registry_package_announce(&digest, now).await?;
@@ -400,7 +404,8 @@ impl Registry {
             }
             LogOutcome::Known => Ok(Deprecated::Before(self.notice(key).await?)),
             LogOutcome::Tombstoned(notice) => Ok(Deprecated::Tombstoned(notice)),
-            outcome @ (LogOutcome::Conflict(_)
+            outcome @ (LogOutcome::Confirmed
+            | LogOutcome::Conflict(_)
             | LogOutcome::NoNamespace
             | LogOutcome::Owned
             | LogOutcome::CaseConflict(_)
@@ -429,6 +434,7 @@ impl Registry {
         match outcome {
             LogOutcome::Logged(id) => Ok(TakenDown::New(id)),
             LogOutcome::Known => Ok(TakenDown::Before(self.notice(key).await?)),
+            LogOutcome::Confirmed => Ok(TakenDown::Confirmed(self.notice(key).await?)),
             outcome @ (LogOutcome::Tombstoned(_)
             | LogOutcome::Conflict(_)
             | LogOutcome::NoNamespace
@@ -441,10 +447,13 @@ impl Registry {
     /// Records a deletion and removes the packages.
     async fn delete(&self, change: &NewChange, cause: &Cause) -> Result<LogOutcome, RegistryError> {
         let outcome = self.record(change, cause).await?;
+        let key = &change.key;
         if let LogOutcome::Logged(id) = &outcome {
-            let key = &change.key;
             warn!(version = %key, id = id.get(), by = cause.actor.login, "Took {key} down");
             self.remove_now(key).await;
+        }
+        if outcome == LogOutcome::Confirmed {
+            warn!(version = %key, by = cause.actor.login, "Confirmed the takedown of {key}");
         }
         Ok(outcome)
     }

@@ -32,7 +32,6 @@ use super::namespaces::{covering, covering_sql, of_kind_in_tx};
 use super::rows::{
     LoggedRecord, names_add_in_tx, packages_add_in_tx, records_add_in_tx, versions_write_in_tx,
 };
-use super::state::registry_access_changed_in_tx;
 use crate::model::{
     Cause, CommitSha, Concern, LockEventKind, NewLockEvent, OwnerName, Reason, Sha256Digest,
     text_enum,
@@ -87,7 +86,8 @@ pub struct RegistryVersion {
     /// Way by which the version came. `None`: it was never here, and another deployment has deprecated it or taken it
     /// down before.
     pub origin: Option<VersionOrigin>,
-    /// Login of the person or name of the token that published it, or address of the repository that it came from.
+    /// Login of the person or name of the token that published it, or address of the repository that it came from. For a version
+    /// that was never here: who has taken it down here.
     pub published_by: Option<String>,
 }
 
@@ -127,6 +127,9 @@ pub enum LogOutcome {
     Logged(LogId),
     /// The change says nothing new. Nothing was recorded.
     Known,
+    /// Another deployment has taken the version down, which was never here. The takedown counts as one of this deployment from
+    /// now on.
+    Confirmed,
     /// The version has this other content, which stays.
     Conflict(VersionContent),
     /// The version was deleted, and its number is never used again.
@@ -342,21 +345,19 @@ impl Store {
             Ok(known) => known,
             Err(outcome) => {
                 let is_takedown = matches!(change.change, RecordChange::Delete(..));
-                if outcome != LogOutcome::Known || !is_takedown || old.was_here() {
+                if outcome != LogOutcome::Known || !is_takedown || old.takedown_stays() {
                     return tx.roll_back().await.map(|()| outcome);
                 }
                 // The takedown of a version that was never here ends with the trust in the deployments that made it. This
                 // deployment's own must not.
                 let own = RegistryVersion {
-                    origin: Some(change.origin),
+                    published_by: Some(free_text(&cause.actor.login).into_owned()),
                     ..old
                 };
                 versions_write_in_tx(&mut tx, &[&own]).await?;
-                registry_access_changed_in_tx(&mut tx).await?;
                 let event = change_event(key, &change.change, context.owner, cause);
                 self.lock_events_in_tx(&mut tx, vec![event]).await?;
-                announce_in_tx(&mut tx, News::Registry).await?;
-                return tx.commit().await.map(|()| outcome);
+                return tx.commit().await.map(|()| LogOutcome::Confirmed);
             }
         };
 
@@ -371,7 +372,8 @@ impl Store {
             .or(old.committed_at)
             .map(RecordTime::new);
         let committed = committed.transpose().map_err(broken)?;
-        let is_fetched = change.origin.is_foreign();
+        let is_add = matches!(change.change, RecordChange::Add(_));
+        let is_fetched = change.origin.is_foreign() || (!is_add && old.is_fetched());
         let record = UnsignedRecord::new(key.clone(), change.change.clone(), time, maker)
             .map_err(broken)?
             .fetched(is_fetched.then(|| committed.unwrap_or(time)))
@@ -667,9 +669,10 @@ impl RegistryVersion {
         }
     }
 
-    /// Returns false if only a deprecation or takedown of the version came from another deployment.
-    pub(super) fn was_here(&self) -> bool {
-        self.origin.is_some()
+    /// Returns true if a takedown of the version counts also when no other deployment is trusted any more: the version was
+    /// here, or somebody here has taken it down.
+    pub(super) fn takedown_stays(&self) -> bool {
+        self.origin.is_some() || self.published_by.is_some()
     }
 
     /// Returns true if somebody has fetched the version from a repository, and nobody has published it.
@@ -701,6 +704,10 @@ impl RegistryVersion {
                 published_by: Some(free_text(&cause.actor.login).into_owned()),
                 ..after
             },
+            RecordChange::Delete(..) if after.origin.is_none() => Self {
+                published_by: Some(free_text(&cause.actor.login).into_owned()),
+                ..after
+            },
             RecordChange::Deprecate(_) | RecordChange::Delete(..) => after,
         }
     }
@@ -719,10 +726,12 @@ impl RegistryVersion {
                 ..after
             },
             // Without the record that added it, only this tells that nobody has published the version.
-            RecordChange::Delete(..) if after.origin.is_none() => Self {
-                committed_at: record.fetched().map(RecordTime::get),
-                ..after
-            },
+            RecordChange::Deprecate(_) | RecordChange::Delete(..) if after.origin.is_none() => {
+                Self {
+                    committed_at: record.fetched().map(RecordTime::get),
+                    ..after
+                }
+            }
             RecordChange::Deprecate(_) | RecordChange::Delete(..) => after,
         }
     }

@@ -596,7 +596,7 @@ impl RegistryUploads {
             VersionChange::TakeDown => {
                 let kind = body.takedown_kind()?;
                 match self.registry.take_down(&key, kind, notice, &cause).await? {
-                    TakenDown::New(_) | TakenDown::Before(_) => {}
+                    TakenDown::New(_) | TakenDown::Before(_) | TakenDown::Confirmed(_) => {}
                     TakenDown::NotFound => return Err(ApiRefusal::NotFound(key)),
                 }
             }

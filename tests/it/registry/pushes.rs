@@ -418,11 +418,15 @@ async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
         .admin
         .registry
         .take_down(&key, TakedownKind::Security, reason, &by);
-    assert!(matches!(taken.await.unwrap(), TakenDown::Before(_)));
+    assert!(matches!(taken.await.unwrap(), TakenDown::Confirmed(_)));
 
     two.accepts(ONE, "module other/*").await;
     assert_eq!(two.server.status(&ours, &two.token).await, 403);
     assert_eq!(two.server.status(&theirs, &two.token).await, 404);
+    // Other versions of the module come from the repository.
+    two.fetch("go example.com/net v1.2.0", &GO_MODULE).await;
+    let fetched = format!("{NET_AT}/v1.2.0.info");
+    assert_eq!(two.server.status(&fetched, &two.token).await, 200);
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 

@@ -254,6 +254,14 @@ impl TakedownArgs {
                 )));
                 Ok(ExitStatus::Failure)
             }
+            TakenDown::Confirmed(notice) => {
+                terminal.note(safe(&format!(
+                    "Another deployment has taken {} down before. {} The takedown counts as yours from now on.",
+                    shown_key(&key),
+                    notice_sentence(&notice)
+                )));
+                print_changed(&registry, &key, self.format, terminal).await
+            }
             TakenDown::NotFound => Ok(version_not_found(&key, terminal)),
         }
     }

@@ -164,7 +164,10 @@ impl KeptName {
     /// Takes versions from the highest to the lowest.
     fn new(versions: &[RegistryVersion]) -> Self {
         let all: Vec<&RegistryVersion> = versions.iter().collect();
-        let here = all.iter().copied().filter(|version| version.was_here());
+        let here = all
+            .iter()
+            .copied()
+            .filter(|version| version.takedown_stays());
         let here: Vec<&RegistryVersion> = here.collect();
         let were_here = (here.len() < all.len()).then(|| Arc::new(Self::of(&here, None)));
         Self::of(&all, were_here)
@@ -178,7 +181,8 @@ impl KeptName {
             takedown: deleted.next().and_then(|version| version.notice.clone()),
             is_foreign: versions
                 .iter()
-                .all(|version| version.origin.is_some_and(VersionOrigin::is_foreign)),
+                .filter_map(|version| version.origin)
+                .all(VersionOrigin::is_foreign),
             versions: versions
                 .iter()
                 .map(|version| ListedVersion::new(version))
@@ -271,8 +275,6 @@ impl Catalog {
         }
         let changed = self.changed_keys(known, state).await?;
         let mut kept = self.kept();
-        // A takedown that counts from now on has no record of its own.
-        let changed = changed.filter(|_| state.access == known.access);
         if let Some(keys) = changed {
             for key in keys {
                 kept.versions.remove(&key);
@@ -331,7 +333,7 @@ impl Catalog {
     ) -> Result<Option<Arc<KeptVersion>>, RegistryError> {
         let version = self.stored_version(snapshot, key).await?;
         if let Some(version) = &version
-            && !version.version.was_here()
+            && !version.version.takedown_stays()
             && !self.takedowns_count(snapshot, &key.name()).await?
         {
             return Ok(None);
@@ -361,10 +363,13 @@ impl Catalog {
             return Ok(None);
         };
         let version = Arc::new(KeptVersion::new(version));
-        self.keep(snapshot, |kept| {
-            let entry = Arc::clone(&version);
-            kept.versions.insert(key.clone(), entry, KeptVersion::BYTES);
-        });
+        // No record tells if somebody here confirms the takedown of another deployment.
+        if version.version.takedown_stays() {
+            self.keep(snapshot, |kept| {
+                let entry = Arc::clone(&version);
+                kept.versions.insert(key.clone(), entry, KeptVersion::BYTES);
+            });
+        }
         Ok(Some(version))
     }
 
@@ -421,8 +426,8 @@ impl Catalog {
         let versions = self.registry.versions(name).await?;
         let is_known = !versions.is_empty();
         let versions = Arc::new(KeptName::new(&versions));
-        // Anybody can make up names that are not here.
-        if is_known {
+        // Anybody can make up names that are not here. For the others, see `stored_version`.
+        if is_known && versions.were_here.is_none() {
             self.keep(snapshot, |kept| {
                 let bytes = versions.bytes();
                 kept.names

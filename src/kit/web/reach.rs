@@ -39,6 +39,8 @@ pub(crate) struct VisibleScope {
     owners: Option<Vec<OwnerName>>,
     /// Entry of the account in the file, if the account is limited.
     account: Option<WebAccount>,
+    /// Verb phrase of the request for a refusal.
+    verb: &'static str,
 }
 
 impl FromRequestParts<Arc<WebState>> for VisibleScope {
@@ -54,11 +56,17 @@ impl FromRequestParts<Arc<WebState>> for VisibleScope {
             ),
             AccessScope::Unknown => (Some(Vec::new()), None),
         };
+        let verb = if parts.method.is_safe() {
+            "see this"
+        } else {
+            "do this"
+        };
         Ok(Self {
             web: Arc::clone(web),
             who,
             owners,
             account,
+            verb,
         })
     }
 }
@@ -98,7 +106,7 @@ impl VisibleScope {
             Err(outside) => {
                 tracing::info!(who = self.who.name, %on, "Refused access to data outside of the owners of the account");
                 Err(WebError::outside(
-                    &outside.message(&self.who.name, "see this"),
+                    &outside.message(&self.who.name, self.verb),
                 ))
             }
         }

@@ -583,6 +583,11 @@ async fn changes_of_peers_are_for_permitted_scripts_of_the_whole_server(db: &Tes
             let answer = script(server, method.clone(), &path, who, "").await;
             let found = answer.status.as_u16();
             assert_eq!(found, status, "{method} {path} {who}: {}", answer.text());
+            if who == KIM {
+                let denied =
+                    "“kim” may not do this: this account is limited to the resources of “net”, and";
+                assert!(answer.text().contains(denied), "{}", answer.text());
+            }
             if who == OPS {
                 let denied = "“peers” is not allowed. An administrator can add “peers” to the list: “all” does not include it.";
                 assert!(answer.text().contains(denied), "{}", answer.text());

@@ -580,6 +580,14 @@ async fn the_log_is_verified_for_one_script_at_a_time(db: &TestDb) {
     for (who, status) in [(KIM, 403), (LEE, 403), ("ops:wrong", 401)] {
         let answer = script(&server, Method::POST, VERIFY, who, "").await;
         assert_eq!(answer.status.as_u16(), status, "{who}: {}", answer.text());
+        if who == KIM {
+            // A verification shows nothing that the account could see.
+            let told: Value = serde_json::from_str(answer.text()).unwrap();
+            let begin =
+                "“kim” may not do this: this account is limited to the resources of “net”, and";
+            let detail = told["detail"].as_str().unwrap();
+            assert!(detail.starts_with(begin), "{told}");
+        }
     }
     let answer = script(&server, Method::GET, VERIFY, OPS, "").await;
     assert_eq!(answer.status.as_u16(), 405);

@@ -73,7 +73,8 @@ fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> WebError
         (true, path) if path != "." => WebError::unusable_field(
             &path,
             &without_place(error.inner()),
-            "Leave it out, or give the expected value.",
+            // The types of bodies do not say which fields a request requires.
+            "Give the expected value, or leave the field out if it is not required.",
         ),
         (true | false, _) => WebError::unreadable_json(&error.inner().to_string()),
     }

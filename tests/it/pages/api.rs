@@ -349,7 +349,7 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
       "reference": "00000000000070008000000000000003",
       "status": 422,
       "title": "Unprocessable Entity",
-      "way_out": "Leave it out, or give the expected value."
+      "way_out": "Give the expected value, or leave the field out if it is not required."
     }
     "#);
     let (status, json) = ask(&browser, &path, r#"{"forse": true}"#).await;

@@ -370,6 +370,12 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
             "{path} {body}: {told}"
         );
     }
+    // An invitation requires an address, so nobody can leave out a wrong one.
+    let (_, told) = post(&one, INVITATIONS, &json!({"url": "ftp://mods.example.com"})).await;
+    assert_eq!(
+        told["way_out"],
+        "Give the expected value, or leave the field out if it is not required."
+    );
     let (status, told) = post(&one, at_two, &none).await;
     assert_eq!(status, 422, "{told}");
     assert_eq!(

@@ -135,7 +135,7 @@ impl RemoteObjects {
         let opened = match url.kind {
             ObjectStoreKind::S3 => {
                 let builder = AmazonS3Builder::new()
-                    .with_http_connector(Connector)
+                    .with_http_connector(Connector(url.kind))
                     .with_retry(retries())
                     .with_conditional_put(S3ConditionalPut::ETagMatch);
                 let builder = configured(builder, given, AmazonS3Builder::with_config)?;
@@ -147,14 +147,14 @@ impl RemoteObjects {
             }
             ObjectStoreKind::Google => {
                 let builder = GoogleCloudStorageBuilder::new()
-                    .with_http_connector(Connector)
+                    .with_http_connector(Connector(url.kind))
                     .with_retry(retries());
                 let builder = configured(builder, given, GoogleCloudStorageBuilder::with_config)?;
                 builder.with_bucket_name(bucket).build().map(shared)
             }
             ObjectStoreKind::Azure => {
                 let builder = MicrosoftAzureBuilder::new()
-                    .with_http_connector(Connector)
+                    .with_http_connector(Connector(url.kind))
                     .with_retry(retries());
                 let builder = configured(builder, given, MicrosoftAzureBuilder::with_config)?;
                 builder.with_container_name(bucket).build().map(shared)
@@ -210,9 +210,9 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// Makes the clients of stores.
+/// Makes the clients of stores of a kind.
 #[derive(Debug)]
-struct Connector;
+struct Connector(ObjectStoreKind);
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -240,17 +240,39 @@ impl HttpConnector for Connector {
             store: "HTTP",
             source: Box::new(error),
         })?;
-        Ok(HttpClient::new(StoreClient(client)))
+        Ok(HttpClient::new(StoreClient {
+            client,
+            refused_http: (!allow_http).then_some(UnencryptedEndpoint(self.0)),
+        }))
     }
 }
 
+/// The endpoint of a store begins with `http://`, and no variable allows requests without encryption.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the endpoint of the store begins with http://. Set {STORE_VARIABLES}{usual}ALLOW_HTTP=true to allow requests without \
+     encryption (docs/registry.md)",
+    usual = .0.variables()
+)]
+struct UnencryptedEndpoint(ObjectStoreKind);
+
 #[derive(Debug)]
-struct StoreClient(reqwest::Client);
+struct StoreClient {
+    client: reqwest::Client,
+    /// Failure of requests without encryption. `None`: they are allowed.
+    refused_http: Option<UnencryptedEndpoint>,
+}
 
 #[async_trait]
 impl HttpService for StoreClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let (parts, body) = self.0.call(request).await?.into_parts();
+        // The client would refuse it as well, without the way out.
+        if let Some(refused) = self.refused_http
+            && request.uri().scheme_str() == Some("http")
+        {
+            return Err(HttpError::new(HttpErrorKind::Unknown, refused));
+        }
+        let (parts, body) = self.client.call(request).await?.into_parts();
         let status = parts.status;
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(HttpResponse::from_parts(parts, body));
@@ -456,6 +478,8 @@ fn configured<B, K: FromStr>(
 
 #[cfg(test)]
 mod tests {
+    use object_store::ObjectStoreExt as _;
+
     use super::*;
     use crate::config::server::{PassEnvironment, RunStage};
 
@@ -576,6 +600,43 @@ mod tests {
             assert_eq!(advice.is_some(), missing.is_some(), "{advice:?}");
             let (advice, missing) = (advice.unwrap_or_default(), missing.unwrap_or_default());
             assert!(advice.contains(&missing), "{advice}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_without_encryption_is_refused_with_the_variable_that_allows_it() {
+        let s3 = [
+            ("LOCKKEEPER_STORE_AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+            ("LOCKKEEPER_STORE_AWS_ACCESS_KEY_ID", "id"),
+            ("LOCKKEEPER_STORE_AWS_SECRET_ACCESS_KEY", "secret-of-store"),
+            ("LOCKKEEPER_STORE_AWS_REGION", "eu-west-1"),
+        ];
+        let azure = [
+            ("LOCKKEEPER_STORE_AZURE_ENDPOINT", "http://127.0.0.1:9/mods"),
+            ("LOCKKEEPER_STORE_AZURE_STORAGE_ACCOUNT_NAME", "mods"),
+            ("LOCKKEEPER_STORE_AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0"),
+        ];
+        for (url, given, name) in [
+            (
+                "s3://packages",
+                &s3[..],
+                "LOCKKEEPER_STORE_AWS_ALLOW_HTTP=true",
+            ),
+            (
+                "az://packages",
+                &azure[..],
+                "LOCKKEEPER_STORE_AZURE_ALLOW_HTTP=true",
+            ),
+        ] {
+            let objects = RemoteObjects::open(&url.parse().unwrap(), &variables(given)).unwrap();
+            let refused = objects.store().head(&Path::from("x")).await.unwrap_err();
+            assert_eq!(
+                describe_failure(&refused),
+                format!(
+                    "the endpoint of the store begins with http://. Set {name} to allow requests without encryption \
+                     (docs/registry.md)"
+                )
+            );
         }
     }
 

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lockkeeper::features::registry::{PeerState, Visibility};
 use lockkeeper::model::{LockEventKind, Origin};
+use lockkeeper::secret::Secret;
 use lockkeeper_registry::signed_note::NoteSigner;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use super::deployments::{Answered, Deployment, name};
 use super::pages::{SIGNED_IN, page, text};
 use super::peers::{MODULE, VPC};
 use super::people_api::{KIM, LEE, OPS, json as read, script, signed};
-use super::world::RegistryAdmin;
+use super::world::{RegistryAdmin, by_ops};
 use crate::support::db::{TestDb, store_test};
 use crate::support::program::lockkeeper;
 
@@ -25,6 +26,7 @@ store_test!(
     the_command_line_lists_and_withdraws_invitations,
     a_script_is_told_what_is_wrong_with_a_change,
     what_another_service_answers_is_not_shown_with_a_peer,
+    what_another_service_answers_to_a_join_is_not_shown,
     a_script_is_told_that_only_the_other_side_has_joined,
     a_server_joins_two_deployments_at_a_time,
     changes_of_peers_are_for_permitted_scripts_of_the_whole_server,
@@ -493,6 +495,51 @@ async fn what_another_service_answers_is_not_shown_with_a_peer(db: &TestDb) {
     assert_eq!(one.pull().await, 0);
     let why = "it answers with 403 Forbidden: An administrator of this deployment has stopped the exchange.";
     assert_eq!(told("error").await, why);
+}
+
+async fn what_another_service_answers_to_a_join_is_not_shown(db: &TestDb) {
+    let one = open(db, ONE).await;
+    let two = open(db, TWO).await;
+    let word = two.invite(&one, "*", "*").await;
+    let begin = "the address does not answer as a deployment does: ";
+    for (status, body, said) in [
+        (
+            404,
+            "{\"title\": \"Page not found\", \"detail\": \"hunter2\"}",
+            "it answers with 404 Not Found. Check the address",
+        ),
+        (
+            403,
+            "hunter2",
+            "it answers with 403 Forbidden. Check the address",
+        ),
+        (
+            200,
+            "\"hunter2\"",
+            "its answer cannot be read (line 1, column ",
+        ),
+    ] {
+        two.tamper(move |_, _| Answered {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: Bytes::from_static(body.as_bytes()),
+        });
+        let request = Deployment::request(&two, &word, "*", "*");
+        let refused = one.peers.join(request, &by_ops()).await.unwrap();
+        let refused = refused.unwrap_err().to_string();
+        let rest = refused.strip_prefix(begin).unwrap_or_default();
+        assert!(rest.starts_with(said), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
+    // The reason of a deployment is shown.
+    two.honest();
+    let mut request = Deployment::request(&two, &word, "*", "*");
+    request.word = Secret::new(&format!("lki_{}", "x".repeat(43)));
+    let refused = one.peers.join(request, &by_ops()).await.unwrap();
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "it answers with 403 Forbidden: there is no invitation with this word. It was used, or it has expired. Ask for \
+         another one"
+    );
 }
 
 async fn a_script_is_told_that_only_the_other_side_has_joined(db: &TestDb) {

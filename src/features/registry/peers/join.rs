@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::super::namespaces::Visibility;
 use super::super::service::Registry;
-use super::client::{ClientFault, MAX_REFUSAL, PeerClient};
+use super::client::{ClientFault, MAX_REFUSAL, PeerClient, json_place};
 use super::model::{
     Invitation, InvitationId, NamePatterns, Peer, PeerUrl, is_token, is_word, new_token, new_word,
     secret_hash,
 };
+use super::server::is_refusal;
 use super::store::{JoinOutcome, JoinedPeer};
 use crate::config::parse_duration;
 use crate::model::Cause;
@@ -92,7 +93,7 @@ pub enum JoinFault {
     /// The other side refused, with the reason of a deployment.
     #[error("{0}")]
     Refused(String),
-    /// The other side did not answer as a deployment does. The text may have a part of its answer.
+    /// The other side did not answer as a deployment does. The text has nothing of its answer but a known refusal.
     #[error("{0}")]
     Remote(String),
     /// A key is not one of this deployment name.
@@ -138,6 +139,13 @@ impl JoinFault {
             known.trim() == text
         })
     }
+
+    /// Returns the failure for an answer that another service gives.
+    fn not_a_deployment(why: &str) -> Self {
+        Self::Remote(format!(
+            "the address does not answer as a deployment does: {why}. Check the address"
+        ))
+    }
 }
 
 impl From<ClientFault> for JoinFault {
@@ -145,10 +153,10 @@ impl From<ClientFault> for JoinFault {
         let why = fault.to_string();
         match fault {
             ClientFault::Status(_, text) if Self::is_refusal(&text) => Self::Refused(why),
-            ClientFault::Status(status, text) => {
-                Self::Remote(format!("it answers with {status}: {text}"))
+            ClientFault::Status(_, text) if !is_refusal(&text) => Self::not_a_deployment(&why),
+            ClientFault::Status(..) | ClientFault::Away(_) | ClientFault::Wrong(_) => {
+                Self::Remote(why)
             }
-            ClientFault::Away(_) | ClientFault::Wrong(_) => Self::Remote(why),
         }
     }
 }
@@ -213,8 +221,10 @@ pub fn check_join(
     word: &str,
     own: &DeploymentName,
 ) -> Result<(DeploymentName, NoteVerifier, Secret), JoinFault> {
-    let answer: JoinBody = serde_json::from_slice(answer)
-        .map_err(|error| JoinFault::Remote(format!("its answer cannot be read: {error}")))?;
+    let answer: JoinBody = serde_json::from_slice(answer).map_err(|error| {
+        let place = json_place(&error);
+        JoinFault::not_a_deployment(&format!("its answer cannot be read ({place})"))
+    })?;
     let (verifier, token) = answer.read(word, own)?;
     Ok((answer.name, verifier, token))
 }

@@ -372,6 +372,13 @@ async fn a_script_is_told_what_is_wrong_with_a_change(db: &TestDb) {
             "{path} {body}: {told}"
         );
     }
+    let own = json!({"url": format!("https://{ONE}/"), "share": ["*"]});
+    let (status, told) = post(&one, INVITATIONS, &own).await;
+    assert_eq!((status, &told["field"]), (422, &"url".into()), "{told}");
+    assert_eq!(
+        told["detail"],
+        "The field “url” cannot be used: it is the address of this deployment itself. Nothing was changed."
+    );
     // An invitation requires an address, so nobody can leave out a wrong one.
     let (_, told) = post(&one, INVITATIONS, &json!({"url": "ftp://mods.example.com"})).await;
     assert_eq!(

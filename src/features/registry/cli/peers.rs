@@ -322,6 +322,11 @@ async fn print_invitation(
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let key = log_key(store).await?;
+    if new.url.is_address_of(key.name()) {
+        let why =
+            "--url is the address of this deployment itself. Give the address of the other one";
+        return Err(Usage::new(why).into());
+    }
     let invited = invite(store, new, &cause("")).await;
     let Some(word) = invited.context("the deployment was not invited")? else {
         terminal.note(format_args!("error: {TOO_MANY_INVITATIONS}"));

@@ -546,6 +546,10 @@ fn wrong_words_are_usage_errors_with_a_way_out() {
         ),
         (&["log", "--after", "0"], "a number from 1"),
         (&["setup", "--url", "http://mods.example.com"], "https://"),
+        (
+            &["peers", "invite", "--url", "https://mods.example.com"],
+            "--url is the address of this deployment itself. Give the address of the other one",
+        ),
     ] {
         let (exit, said) = machine.registry(args);
         assert_eq!(exit, ExitStatus::Usage, "{args:?}: {said}");

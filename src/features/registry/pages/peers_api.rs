@@ -141,13 +141,20 @@ pub(super) struct ApprovalBody {
 pub(super) struct EmptyBody {}
 
 impl InvitationBody {
-    fn read(self, pages: &RegistryPages) -> Result<NewInvitation, WebError> {
+    fn read(self, web: &WebState, pages: &RegistryPages) -> Result<NewInvitation, WebError> {
         let expires = self.expires.as_deref().unwrap_or(INVITATION_TIME);
         let expires = invitation_time(expires).map_err(|problem| {
             WebError::unusable_field("expires", &problem, "Write a time such as 12h or 7d.")
         })?;
+        let url = address(self.url, pages)?;
+        let is_own = url.is_address_of(pages.0.registry.name().as_str())
+            || url.to_string() == web.public_url.as_str().trim_end_matches('/');
+        if is_own {
+            let problem = "it is the address of this deployment itself";
+            return Err(WebError::unusable_field("url", problem, OTHER_ADDRESS));
+        }
         Ok(NewInvitation {
-            url: address(self.url, pages)?,
+            url,
             shares: patterns("share", &self.share)?,
             accepts: patterns("accept", &self.accept)?,
             visibility: self.visibility.unwrap_or(Visibility::Public),
@@ -213,6 +220,10 @@ impl TermsBody {
     }
 }
 
+/// Way out of a wrong address.
+const OTHER_ADDRESS: &str =
+    "Give the address of the other deployment, such as https://mods.example.com.";
+
 /// Returns the address of another deployment. An unencrypted one is on this machine, whose services are not for scripts.
 fn address(url: Option<PeerUrl>, pages: &RegistryPages) -> Result<PeerUrl, WebError> {
     let problem = match url {
@@ -222,8 +233,7 @@ fn address(url: Option<PeerUrl>, pages: &RegistryPages) -> Result<PeerUrl, WebEr
         }
         None => "it is missing",
     };
-    let way_out = "Give the address of the other deployment, such as https://mods.example.com.";
-    Err(WebError::unusable_field("url", problem, way_out))
+    Err(WebError::unusable_field("url", problem, OTHER_ADDRESS))
 }
 
 fn patterns(field: &str, given: &[String]) -> Result<NamePatterns, WebError> {
@@ -252,7 +262,11 @@ pub(super) async fn invite(
     JsonBody(body): JsonBody<InvitationBody>,
 ) -> Result<(StatusCode, Json<InvitationView>), WebError> {
     let cause = permit(&web, &who).await?;
-    let invited = pages.0.peers.invite(body.read(&pages)?, &cause).await?;
+    let invited = pages
+        .0
+        .peers
+        .invite(body.read(&web, &pages)?, &cause)
+        .await?;
     let word = invited.ok_or_else(|| {
         WebError::conflict("Too many invitations", &sentence(TOO_MANY_INVITATIONS))
     })?;

@@ -82,6 +82,11 @@ impl PeerUrl {
         self.0.scheme() == "https"
     }
 
+    /// Returns true if this is the usual address of the deployment with a name: a deployment gets its name from its host.
+    pub(in crate::features::registry) fn is_address_of(&self, name: &str) -> bool {
+        self.to_string() == format!("https://{name}")
+    }
+
     /// Returns the address of something below the deployment. `path` has no leading slash.
     pub fn join(&self, path: &str) -> Url {
         let mut url = self.0.clone();
@@ -529,6 +534,18 @@ mod tests {
             let url: PeerUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), shown);
             assert_eq!(url.join("x/y").as_str(), format!("{shown}/x/y"));
+        }
+        for (text, is_usual) in [
+            ("https://mods.example.com", true),
+            ("https://MODS.example.com:443/", true),
+            // Another deployment can be at another port, or below another path.
+            ("https://mods.example.com:8443", false),
+            ("https://mods.example.com/lockkeeper", false),
+            ("https://mods.example.org", false),
+            ("http://localhost", false),
+        ] {
+            let url: PeerUrl = text.parse().unwrap();
+            assert_eq!(url.is_address_of("mods.example.com"), is_usual, "{text}");
         }
         for text in [
             "",

@@ -284,6 +284,40 @@ async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
     assert_eq!(two.server.metric("registry_peers_failing").await, Some(0));
 }
 
+async fn a_change_clears_the_failures_of_the_walks_before(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let (name_of_one, three) = (name("one.example.com"), "three.example.com");
+    one.reachable(false);
+    let fails = async || {
+        assert_eq!(two.pull().await, 0);
+        let error = two.error("one.example.com").await;
+        assert!(error.contains("does not answer"), "{error}");
+    };
+    fails().await;
+    two.accepts("one.example.com", "module acme/*").await;
+    assert_eq!(two.peer("one.example.com").await.error, None);
+    // The next attempt fails as well.
+    fails().await;
+
+    let signer = NoteSigner::from_seed(three, &[7; 32]).unwrap();
+    let url = format!("https://{three}").parse().unwrap();
+    let proposed = [(url, signer.verifier().clone())];
+    let added = two.store().registry_peers_propose(&name_of_one, &proposed);
+    assert_eq!(added.await.unwrap(), 1);
+    let (of, accepts) = (name(three), "module three/*".parse().unwrap());
+    let by = by_ops();
+    let approved = two.store().registry_peer_approve(&of, &accepts, &by);
+    assert!(approved.await.unwrap().is_some());
+    assert_eq!(two.peer("one.example.com").await.error, None);
+
+    // The reason why the exchange was stopped is no failure of a walk.
+    let diverged = "UPDATE registry_peers SET state = 'diverged', error = 'its log was cut', error_at = state_at \
+                    WHERE name = 'one.example.com'";
+    execute(&two.db, diverged).await;
+    two.accepts("one.example.com", "*").await;
+    assert_eq!(two.error("one.example.com").await, "its log was cut");
+}
+
 /// R8: a peer that takes requests and never answers keeps nothing from being served that is here.
 async fn what_is_here_is_served_while_a_peer_is_mute(db: &TestDb) {
     let waits = ("registry-on-miss", "*=wait");
@@ -1115,6 +1149,7 @@ store_test!(
     deprecations_and_takedowns_travel,
     three_deployments_end_equal_in_any_order,
     what_is_here_is_served_when_peers_are_away,
+    a_change_clears_the_failures_of_the_walks_before,
     what_is_here_is_served_while_a_peer_is_mute,
     a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone,
     nothing_of_a_page_that_does_not_fit_is_merged,

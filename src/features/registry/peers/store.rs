@@ -996,12 +996,13 @@ pub(super) async fn turn_in_tx(
 }
 
 /// Lets all logs be read again from the first record, because other records count from now on. What was merged is passed
-/// over.
+/// over. Failures are those of the walk before, apart from the reason why a log has diverged.
 async fn walk_again_in_tx(tx: &mut Tx) -> Result<()> {
     execute!(
         tx,
         "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, limited = 0, \
-         skipped_last = NULL"
+         skipped_last = NULL, error = CASE WHEN state = 'diverged' THEN error END, \
+         error_at = CASE WHEN state = 'diverged' THEN error_at END"
     )
     .map(drop)
 }

@@ -191,6 +191,10 @@ async fn a_script_invites_joins_and_changes_deployments(db: &TestDb) {
 async fn open_invitations_are_listed_and_withdrawn(db: &TestDb) {
     let one = open(db, ONE).await;
     let two = open(db, TWO).await;
+    for at in [&one, &two] {
+        // Answers have whole seconds.
+        at.db.clock.advance(Duration::from_micros(1_500));
+    }
     let three = "https://three.example.com";
     let invited = async |body: Value| {
         let (status, invited) = post(&one, INVITATIONS, &body).await;
@@ -277,6 +281,7 @@ async fn open_invitations_are_listed_and_withdrawn(db: &TestDb) {
     let request = json!({"url": one.url, "word": word});
     let (status, told) = post(&two, PEERS, &request).await;
     assert_eq!(status, 201, "{told}");
+    assert_eq!(told["state_since"], "2026-03-02T09:00:00Z");
     assert_eq!(open_ones().await, json!([]));
 }
 

@@ -16,7 +16,7 @@ use super::super::view::checksums_of;
 use super::model::{
     Invitation, InvitationId, NamePatterns, Peer, PeerConflict, PeerState, fingerprint, secret_hash,
 };
-use crate::kit::web::text::rfc3339;
+use crate::kit::term::time;
 use crate::secret::Secret;
 use crate::store::{Result, Store};
 
@@ -211,8 +211,8 @@ impl OpenInvitationView {
             accepts: list(&invitation.accepts),
             visibility: invitation.visibility,
             created_by: invitation.created_by.clone(),
-            created_at: invitation.created_at.map(rfc3339),
-            expires_at: rfc3339(invitation.expires_at),
+            created_at: invitation.created_at.map(time),
+            expires_at: time(invitation.expires_at),
         }
     }
 }
@@ -231,7 +231,7 @@ impl PeerView {
             fingerprint: fingerprint(&peer.verifier),
             state: peer.state,
             is_failing: peer.is_failing(),
-            state_since: rfc3339(peer.state_since),
+            state_since: time(peer.state_since),
             shares: list(&peer.shares),
             accepts: list(&peer.accepts),
             visibility: peer.visibility,
@@ -240,9 +240,9 @@ impl PeerView {
             size: peer.seen_size,
             lag_records: peer.lag_records(),
             lag_seconds: peer.lag_seconds(now),
-            complete_at: peer.complete_at.map(rfc3339),
+            complete_at: peer.complete_at.map(time),
             error: error.map(|(why, _)| why.clone()),
-            error_since: error.map(|(_, since)| rfc3339(*since)),
+            error_since: error.map(|(_, since)| time(*since)),
             skipped: peer.skipped,
             skipped_last: peer.skipped_last.clone(),
             limited: peer.limited,
@@ -294,7 +294,7 @@ impl ConflictView {
                 .unwrap_or_default(),
             theirs: theirs.unwrap_or_default(),
             record: conflict.record,
-            since: rfc3339(conflict.since),
+            since: time(conflict.since),
         }
     }
 }

@@ -52,6 +52,11 @@ pub enum InvalidNamePattern {
          `go example.com/net/...`, `go example.com/net`"
     )]
     Kind,
+    /// The text is the beginning of names of modules. The field is the pattern of these names.
+    #[error(
+        "a module is named by three parts, `<namespace>/<name>/<system>`. For all modules with this beginning, write `{0}`"
+    )]
+    Beginning(String),
     /// The text is not the name of a module of Terraform, or the beginning of one.
     #[error(transparent)]
     Module(#[from] InvalidModuleName),
@@ -210,7 +215,14 @@ fn module_pattern(names: &str) -> Result<NamePattern, InvalidNamePattern> {
         return Ok(NamePattern::Modules);
     }
     let Some(beginning) = names.strip_suffix("/*") else {
-        return Ok(NamePattern::Module(names.parse()?));
+        return match names.parse::<ModuleName>() {
+            Ok(module) => Ok(NamePattern::Module(module)),
+            Err(InvalidModuleName::Parts) => Err(match module_pattern(&format!("{names}/*")) {
+                Ok(meant) => InvalidNamePattern::Beginning(meant.to_string()),
+                Err(_) => InvalidModuleName::Parts.into(),
+            }),
+            Err(error) => Err(error.into()),
+        };
     };
     let Some((namespace, name)) = beginning.split_once('/') else {
         return Ok(NamePattern::Namespace(beginning.parse()?));

@@ -336,6 +336,26 @@ fn texts_that_are_no_patterns_are_refused() {
     ] {
         assert!(bad.parse::<NamePattern>().is_err(), "{bad:?}");
     }
+    let error = |text: &str| text.parse::<NamePattern>().unwrap_err().to_string();
+    for (text, meant) in [
+        ("module acme", "module acme/*"),
+        ("module acme/vpc", "module acme/vpc/*"),
+    ] {
+        assert_eq!(
+            error(text),
+            format!(
+                "a module is named by three parts, `<namespace>/<name>/<system>`. For all modules with this beginning, write \
+                 `{meant}`"
+            )
+        );
+    }
+    // Nothing that could be meant.
+    for text in ["module a b", "module acme/vpc/aws/eks", "module "] {
+        assert_eq!(
+            error(text),
+            "a module is named by three parts, `<namespace>/<name>/<system>`"
+        );
+    }
 }
 
 proptest! {

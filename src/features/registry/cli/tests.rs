@@ -547,6 +547,20 @@ fn wrong_words_are_usage_errors_with_a_way_out() {
         (&["log", "--after", "0"], "a number from 1"),
         (&["setup", "--url", "http://mods.example.com"], "https://"),
         (
+            &["tokens", "create", "--scope", "read:module acme"],
+            "write `module acme/*`",
+        ),
+        (
+            &[
+                "peers",
+                "approve",
+                "two.example.com",
+                "--accept",
+                "module acme",
+            ],
+            "write `module acme/*`",
+        ),
+        (
             &["peers", "invite", "--url", "https://mods.example.com"],
             "--url is the address of this deployment itself. Give the address of the other one",
         ),

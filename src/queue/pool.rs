@@ -379,10 +379,10 @@ impl PoolQueue {
 
     /// Removes an applicant that stopped waiting or releases its permit.
     fn leave(&mut self, applicant: ApplicantNumber) {
-        if let Some(turn) = self.turns.remove(&applicant) {
-            if let Some(pull) = self.waiting.remove(&turn) {
-                subtract(&mut self.waiting_of_pull, &pull);
-            }
+        if let Some(turn) = self.turns.remove(&applicant)
+            && let Some(pull) = self.waiting.remove(&turn)
+        {
+            subtract(&mut self.waiting_of_pull, &pull);
         }
         let Some(pull) = self.holders.remove(&applicant) else {
             return;
@@ -644,7 +644,7 @@ mod tests {
         assert!(is_held(&pool, RIGHT_OF_WAY));
         drop(command);
         assert!(is_held(&pool, ANSWER_TIME));
-        assert!(!is_held(&pool, RIGHT_OF_WAY - Duration::from_millis(1)));
+        assert!(!is_held(&pool, RIGHT_OF_WAY / 2));
         let command = pool.right_of_way(&pull(1, 2));
         assert!(!is_held(&pool, Duration::from_hours(1)));
         drop(command);
@@ -670,7 +670,9 @@ mod tests {
             inner.grant_permits(now + after);
             let given = inner.queue.holders.len() - before;
             let held: Vec<ApplicantNumber> = inner.queue.holders.keys().copied().collect();
-            held.into_iter().for_each(|held| inner.queue.leave(held));
+            for held in held {
+                inner.queue.leave(held);
+            }
             given
         };
         assert_eq!(permits(Duration::ZERO), 0);

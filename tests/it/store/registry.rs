@@ -360,7 +360,8 @@ async fn one_of_several_contents_is_added(db: &TestDb) {
         let is_right = match outcome {
             LogOutcome::Logged(_) | LogOutcome::Known => number == ours,
             LogOutcome::Conflict(there) => number != ours && *there == content(NameKind::Go, *ours),
-            LogOutcome::Tombstoned(_)
+            LogOutcome::Confirmed
+            | LogOutcome::Tombstoned(_)
             | LogOutcome::NoNamespace
             | LogOutcome::Owned
             | LogOutcome::CaseConflict(_)

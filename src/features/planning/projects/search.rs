@@ -157,15 +157,12 @@ async fn look<T: Send + 'static>(
 
 /// Fetches the commits and the configuration. The work has no projects yet.
 async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
-    let source = match cx.early.source(cx.pull) {
-        Some(source) => {
-            cx.ctx.checkouts.used(&source).await;
-            source
-        }
-        None => {
-            let fetched = cx.ctx.checkouts.fetch(cx.pull).await;
-            fetched.map_err(checkout_refusal)?
-        }
+    let source = if let Some(source) = cx.early.source(cx.pull) {
+        cx.ctx.checkouts.used(&source).await;
+        source
+    } else {
+        let fetched = cx.ctx.checkouts.fetch(cx.pull).await;
+        fetched.map_err(checkout_refusal)?
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let has_checkout = !SearchFiles::is_of_commit(cx, &rules);

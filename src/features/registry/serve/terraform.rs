@@ -117,8 +117,8 @@ pub(super) async fn list(
         return Err(server.missing(snapshot, reader, &name, unknown).await);
     }
     let list = known.list.get_or_init(|| {
-        let served = known.versions.iter().filter(|version| version.is_served);
-        let versions = served.map(|version| AvailableVersion {
+        let available = known.versions.iter().filter(|version| version.is_served);
+        let versions = available.map(|version| AvailableVersion {
             version: version.key.version(),
         });
         let list = ModuleList {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join;
 use lockkeeper::emulator::{Delivering, Fault};
 use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
 
 use super::repositories::infra_of;
 use crate::stories::NETWORK;
@@ -88,7 +89,7 @@ async fn a_plan_asks_the_forge_everything_at_once(backend: Backend) {
         bot.github.hanging(3).await;
         bot.github.clear_faults();
     });
-    command.await.0.unwrap();
+    assert_eq!(command.await.0.unwrap(), Tick::Worked);
     bot.settle().await;
     assert!(bot.comment(pull).contains("**Plan: 2 to add"));
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -108,7 +109,7 @@ async fn an_apply_asks_the_forge_for_the_pull_request_and_its_base_branch_at_onc
         bot.github.hanging(2).await;
         bot.github.clear_faults();
     });
-    command.await.0.unwrap();
+    assert_eq!(command.await.0.unwrap(), Tick::Worked);
     bot.settle().await;
     assert!(bot.comment(pull).contains("Apply complete!"));
     bot.end(&["acme/infra/network/default by #1"]).await;

@@ -22,9 +22,10 @@ const NEW_TIME: Duration = Duration::from_secs(10);
 /// State of the registry. Nothing that readers may see changes without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegistryState {
-    /// Number of records. Every change of a version is one.
+    /// Number of records. Every change of a version is one, except that somebody here confirms the takedown of another
+    /// deployment: such versions are not kept in memory.
     pub records: i64,
-    /// Number of changes of tokens and namespaces.
+    /// Number of changes of tokens, namespaces and peers.
     pub access: i64,
 }
 

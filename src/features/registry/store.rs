@@ -675,6 +675,12 @@ impl RegistryVersion {
         self.origin.is_some() || self.published_by.is_some()
     }
 
+    /// Returns who has published the version: the login of a person, the name of a token, or the address of a repository.
+    pub fn publisher(&self) -> Option<&str> {
+        let is_published = self.added_at.is_some();
+        self.published_by.as_deref().filter(|_| is_published)
+    }
+
     /// Returns true if somebody has fetched the version from a repository, and nobody has published it.
     pub(super) fn is_fetched(&self) -> bool {
         match self.origin {

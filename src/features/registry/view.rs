@@ -147,7 +147,7 @@ impl From<&RegistryVersion> for VersionView {
                 .collect(),
             commit: content.and_then(|content| content.commit.clone()),
             origin: version.origin,
-            published_by: version.published_by.clone(),
+            published_by: version.publisher().map(str::to_owned),
             added_at: version.added_at.map(rfc3339),
             notice: version.notice.as_ref().map(NoticeView::from),
             tag_moves: Vec::new(),

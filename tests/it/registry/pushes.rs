@@ -403,8 +403,12 @@ async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
             .take_down(key, TakedownKind::Security, "so it says")
             .await;
     }
-    for takedown in [2, 4] {
-        send(&one, &two, &push_of(&one, takedown).await).await;
+    let third = "go example.com/net v1.3.0";
+    one.admin.publish(third, &GO_MODULE).await;
+    one.admin.deprecate(third, "old", None).await;
+    // The versions themselves do not come.
+    for notice in [2, 4, 6] {
+        send(&one, &two, &push_of(&one, notice).await).await;
     }
     let (ours, theirs) = (
         format!("{NET_AT}/v1.0.0.info"),
@@ -419,9 +423,16 @@ async fn a_takedown_here_of_what_was_never_here_stays(db: &TestDb) {
         .registry
         .take_down(&key, TakedownKind::Security, reason, &by);
     assert!(matches!(taken.await.unwrap(), TakenDown::Confirmed(_)));
+    assert_eq!(two.version(NET).await.unwrap().publisher(), None);
+    two.admin
+        .take_down(third, TakedownKind::Security, "a backdoor")
+        .await;
 
     two.accepts(ONE, "module other/*").await;
-    assert_eq!(two.server.status(&ours, &two.token).await, 403);
+    let deprecated = format!("{NET_AT}/v1.3.0.info");
+    for path in [&ours, &deprecated] {
+        assert_eq!(two.server.status(path, &two.token).await, 403, "{path}");
+    }
     assert_eq!(two.server.status(&theirs, &two.token).await, 404);
     // Other versions of the module come from the repository.
     two.fetch("go example.com/net v1.2.0", &GO_MODULE).await;

@@ -342,7 +342,7 @@ fn text(version: &RegistryVersion, moves: &[TagMove]) -> String {
         version.known.state()
     )];
     if let Some(at) = version.added_at {
-        let by = version.published_by.as_ref();
+        let by = version.publisher();
         let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         parts.push(format!("published {}{by}", time(at)));
     }

@@ -343,8 +343,7 @@ fn notice(version: &RegistryVersion) -> Option<String> {
 }
 
 fn publisher(version: &RegistryVersion, is_known: bool) -> Option<String> {
-    let by = version.published_by.as_deref();
-    by.filter(|_| is_known).map(shown)
+    version.publisher().filter(|_| is_known).map(shown)
 }
 
 const fn origin_words(origin: VersionOrigin) -> &'static str {
